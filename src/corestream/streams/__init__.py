@@ -1,1 +1,54 @@
+"""What arrives: datasets, scenarios, imbalance and noise, put together as streams of tasks."""
 
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from corestream.errors import ConfigError
+from corestream.streams.batches import Batches
+from corestream.streams.benchmarks import BENCHMARKS
+from corestream.streams.request import Request
+from corestream.streams.stream import Stream, Task
+
+__all__ = ["BENCHMARKS", "Batches", "Stream", "Task", "benchmark", "names"]
+
+
+def names() -> list[str]:
+    """The benchmarks' names."""
+    return list(BENCHMARKS)
+
+
+def benchmark(
+    name: str,
+    *,
+    seed: int = 0,
+    imbalanced: bool = False,
+    noise: float = 0.0,
+    label_noise: float = 0.0,
+    scenario: str | None = None,
+    tasks: int | None = None,
+    data_dir: str | PathLike[str] | None = None,
+    offline: bool = False,
+    **options: Any,
+) -> Stream:
+    """The stream of a benchmark; `tasks` cuts it after so many, `options` are the benchmark's own."""
+    if name not in BENCHMARKS:
+        near = get_close_matches(name, BENCHMARKS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"there is no benchmark {name!r}; {hint}There are: {', '.join(BENCHMARKS)}")
+    chosen = BENCHMARKS[name]
+    return chosen.build(
+        Request(
+            name=name,
+            seed=seed,
+            imbalanced=imbalanced,
+            noise=noise,
+            label_noise=label_noise,
+            scenario=chosen.checked_scenario(scenario),
+            tasks=tasks,
+            data_dir=None if data_dir is None else Path(data_dir),
+            offline=offline,
+            options=chosen.checked_options(options),
+        )
+    )
