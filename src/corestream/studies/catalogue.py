@@ -1,0 +1,230 @@
+"""What each `corestream paper NAME` means: its rows (methods, their settings) and conditions (streams)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from corestream.studies.names import check_name
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A stream: a benchmark and what is done to it. Its key is what one types on the command line."""
+
+    benchmark: str
+    imbalanced: bool = False
+    noise: float = 0.0
+    label_noise: float = 0.0
+    scenario: str | None = None
+
+    @property
+    def key(self) -> str:
+        parts = [self.benchmark]
+        parts += [f"--scenario {self.scenario}"] if self.scenario else []
+        parts += ["--imbalanced"] if self.imbalanced else []
+        parts += [f"--noise {self.noise:g}"] if self.noise else []
+        parts += [f"--label-noise {self.label_noise:g}"] if self.label_noise else []
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method under the paper's label; `settings` replaces its own, `times_capacity` enlarges its memory."""
+
+    label: str
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    times_capacity: int = 1
+
+
+Kind = Literal["table", "curves", "memory sizes", "interpolation", "kept pictures", "t-SNE"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table or figure made from runs: every row under every condition."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    conditions: tuple[Condition, ...]
+    kind: Kind = "table"
+    metrics: tuple[str, ...] = ("accuracy", "forgetting")
+
+    def cells(self) -> Iterator[tuple[Row, Condition]]:
+        return ((row, condition) for condition in self.conditions for row in self.rows)
+
+    def on(self, benchmark: str) -> Study:
+        """The study's conditions of one benchmark; where it has none there, all of them moved to it."""
+        own = tuple(condition for condition in self.conditions if condition.benchmark == benchmark)
+        moved = dict.fromkeys(replace(condition, benchmark=benchmark) for condition in self.conditions)
+        return replace(self, conditions=own or tuple(moved))
+
+    def with_methods(self, names: Sequence[str]) -> Study:
+        """Only these rows, by label or method; a method the study does not have becomes a row of its own."""
+        rows: dict[str, Row] = {}
+        for name in names:
+            found = [row for row in self.rows if name in (row.label, row.method)] or [Row(name, name)]
+            rows |= {row.label: row for row in found}
+        return replace(self, rows=tuple(rows.values()))
+
+
+def study(name: str) -> Study:
+    """The study of that name; a wrong name is answered with the nearest right one."""
+    return STUDIES[check_name("study", name, STUDIES)]
+
+
+def _methods(*names: str) -> tuple[Row, ...]:
+    return tuple(Row(name, name) for name in names)
+
+
+def _criteria(label: str) -> Row:
+    parts = label.split("+")
+    return Row(label, "ocs", {"weights": tuple(float(criterion in parts) for criterion in "SVA")})
+
+
+def _interpolated(share: float, affinity: float) -> Row:
+    label = f"α = {share:g}, {'with' if affinity else 'without'} A"
+    return Row(label, "ocs", {"weights": (share, round(1 - share, 1), affinity)})
+
+
+def _blocks(*blocks: int) -> Row:
+    """The paper's block 1 is the first convolution with the first stage."""
+    names = ["stem", "stem_norm"] if 1 in blocks else []
+    names += [f"stage{block}" for block in blocks]
+    label = f"[{','.join(map(str, blocks))}]"
+    return Row(label, "ocs", {} if len(blocks) == 4 else {"parameters": tuple(names)})
+
+
+ROTATED = Condition("rotated-mnist")
+ROTATED_IMBALANCED = Condition("rotated-mnist", imbalanced=True)
+ROTATED_NOISY = Condition("rotated-mnist", noise=0.6)
+MAIN = tuple(
+    Condition(benchmark, imbalanced=imbalanced)
+    for imbalanced in (False, True)
+    for benchmark in ("rotated-mnist", "split-cifar100", "multi-datasets")
+)
+CURRENT = {"select_current": True}
+
+_ALL = (
+    Study(
+        "table1",
+        "Table 1, balanced and imbalanced",
+        _methods(
+            "finetune", "ewc", "stable-sgd", "a-gem", "er-reservoir", "uniform", "icarl", "kmeans-features"
+        )
+        + _methods("kmeans-embedding", "grad-matching", "gss", "er-mir", "bilevel", "ocs", "multitask"),
+        MAIN,
+    ),
+    Study(
+        "table2",
+        "Table 2, noisy samples",
+        _methods("stable-sgd", "uniform", "icarl", "kmeans-embedding", "gss", "er-mir", "ocs"),
+        (ROTATED, Condition("rotated-mnist", noise=0.4), ROTATED_NOISY),
+    ),
+    Study(
+        "table3",
+        "Table 3, gradients, inputs or features",
+        _methods("input-ocs", "feat-ocs", "ocs"),
+        (ROTATED, ROTATED_IMBALANCED),
+    ),
+    Study(
+        "table4",
+        "Table 4, the criteria",
+        tuple(_criteria(label) for label in ("S", "V", "A", "S+V", "S+A", "V+A", "S+V+A")),
+        (ROTATED_NOISY, Condition("multi-datasets")),
+    ),
+    Study(
+        "table5",
+        "Table 5, running time",
+        _methods("er-mir", "gss", "bilevel", "ocs"),
+        (ROTATED,),
+        metrics=("hours", "ratio"),
+    ),
+    Study(
+        "table6",
+        "Table 6, together with MC-SGD",
+        _methods("mc-sgd", "mc-sgd+ocs"),
+        (Condition("permuted-mnist"), ROTATED, Condition("split-cifar100")),
+    ),
+    Study(
+        "adaptation",
+        "Current-task adaptation",
+        _methods("finetune", "stable-sgd")
+        + tuple(
+            Row(name, name, CURRENT)
+            for name in ("uniform", "icarl", "kmeans-features", "kmeans-embedding", "grad-matching")
+        )
+        + _methods("ocs", "multitask"),
+        (ROTATED, ROTATED_IMBALANCED),
+    ),
+    Study(
+        "class-incremental",
+        "Class-incremental",
+        _methods(
+            "finetune", "uniform", "icarl", "kmeans-features", "grad-matching", "er-mir", "ocs", "multitask"
+        ),
+        (
+            Condition("split-cifar100", scenario="class"),
+            Condition("split-cifar100", scenario="class", imbalanced=True),
+        ),
+    ),
+    Study("uniform-ocs", "Uniform training, memory by OCS", _methods("uniform+ocs", "ocs"), MAIN),
+    Study(
+        "partial-gradients",
+        "Selection with the gradients of some blocks",
+        (
+            _blocks(1),
+            _blocks(1, 2),
+            _blocks(1, 2, 3),
+            _blocks(1, 2, 3, 4),
+            _blocks(2, 3, 4),
+            _blocks(3, 4),
+            _blocks(4),
+        ),
+        (Condition("split-tinyimagenet"),),
+        metrics=("accuracy", "forgetting", "usage"),
+    ),
+    Study(
+        "figure4",
+        "Accuracy over tasks",
+        _methods("stable-sgd", "uniform", "icarl", "gss", "er-mir", "bilevel", "ocs"),
+        (ROTATED, ROTATED_IMBALANCED),
+        kind="curves",
+    ),
+    Study(
+        "figure5",
+        "Memory sizes",
+        tuple(
+            Row(f"{method}, J × {times}", method, times_capacity=times)
+            for method in ("uniform", "icarl", "ocs")
+            for times in (1, 2, 3, 5, 10)
+        ),
+        tuple(condition for condition in MAIN if condition.benchmark != "split-cifar100"),
+        kind="memory sizes",
+    ),
+    Study(
+        "figure6",
+        "Interpolation between S and V",
+        tuple(_interpolated(tenth / 10, affinity) for affinity in (1.0, 0.0) for tenth in range(11)),
+        (ROTATED, ROTATED_NOISY),
+        kind="interpolation",
+    ),
+    Study(
+        "figure7",
+        "Pictures kept in the memory",
+        _methods("uniform", "icarl", "ocs"),
+        (ROTATED_IMBALANCED, ROTATED_NOISY),
+        kind="kept pictures",
+    ),
+    Study(
+        "figure8",
+        "t-SNE of the kept samples",
+        _methods("bilevel", "gss", "ocs"),
+        (ROTATED_IMBALANCED,),
+        kind="t-SNE",
+    ),
+)
+STUDIES = {study.name: study for study in _ALL}

@@ -1,0 +1,97 @@
+"""What a finished run says, wherever it is kept: in a run's folder, or as one small JSON file."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from corestream.errors import DataError
+
+Status = Literal["done", "diverged", "failed"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: its configuration, what it reached, and where and how long it ran."""
+
+    config: Mapping[str, Any]
+    accuracy: Mapping[str, Any]
+    status: Status = "done"
+    note: str = ""  # what went wrong
+    files_note: str = ""  # says so where the stream's files were only a sample
+    device: str = ""
+    seconds: float | None = None
+    folder: Path | None = None
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def matrix(self) -> list[list[float | None]]:
+        """a[t][i]: accuracy on task i after task t."""
+        return list(self.accuracy.get("matrix", []))
+
+    def same_but_seed(self) -> dict[str, Any]:
+        """The configuration that runs of one table cell must share."""
+        return {key: value for key, value in self.config.items() if key != "seed"}
+
+
+def write_result(result: Result, folder: Path) -> Path:
+    """Keep a run as one small JSON file (no weights), named after what it is."""
+    config = result.config
+    safe = re.sub(
+        r"[^\w.+-]+", "_", f"{config['benchmark']}-{config['method']}-{config.get('digest', 'run')}"
+    )
+    path = folder / f"{safe}-seed{result.seed}.json"
+    record = {
+        "config": dict(config),
+        "accuracy": dict(result.accuracy),
+        "status": result.status,
+        "note": result.note,
+        "files_note": result.files_note,
+        "device": result.device,
+        "seconds": result.seconds,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return path
+
+
+def read_results(folder: Path) -> list[Result]:
+    """Every result kept by `write_result` under a folder, in the order of their names."""
+    if not folder.is_dir():
+        raise DataError(f"no folder of results at {folder}: give the folder that holds the small JSON files")
+    return [_read(path) for path in sorted(folder.rglob("*.json"))]
+
+
+def _read(path: Path) -> Result:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return Result(
+            config=dict(record["config"]),
+            accuracy=dict(record["accuracy"]),
+            status=record.get("status", "done"),
+            note=str(record.get("note", "")),
+            files_note=str(record.get("files_note", "")),
+            device=str(record.get("device", "")),
+            seconds=record.get("seconds"),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not a result that corestream wrote ({error}); move it away") from error
+
+
+def differing_fields(results: Iterable[Result]) -> list[str]:
+    """Names of configuration fields, apart from the seed, in which the results differ."""
+    configs = [_flat(result.same_but_seed()) for result in results]
+    keys = sorted({key for config in configs for key in config})
+    return [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat

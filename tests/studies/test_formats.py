@@ -1,0 +1,78 @@
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from corestream.studies.formats import to_csv, to_latex, to_markdown, to_terminal, write_table
+from corestream.studies.paper_numbers import Number
+from corestream.studies.tables import Cell, Measured, Table
+
+METRICS = ("accuracy", "forgetting")
+
+
+@pytest.fixture
+def compared() -> Table:
+    ocs = Cell(
+        {"accuracy": Measured(82.14, 0.21, 5), "forgetting": Measured(0.2, 0.0, 5)},
+        {"accuracy": Number(82.5, 0.32), "forgetting": Number(0.08, 0.0)},
+        expected=5,
+        done=5,
+    )
+    uniform = Cell({}, {"accuracy": Number(79.9, 1.32)}, expected=5, done=3, diverged=1)
+    cells = {("ocs", "rotated-mnist"): ocs, ("uniform", "rotated-mnist"): uniform}
+    return Table("table1", "Table 1", ("ocs", "uniform"), ("rotated-mnist",), METRICS, cells)
+
+
+@pytest.fixture
+def own() -> Table:
+    cell = Cell(
+        {"accuracy": Measured(81.7, 1.3, 3), "forgetting": Measured(0.11, 0.0, 3)}, expected=3, done=3
+    )
+    return Table("demo", "Rotated Digits", ("ocs",), ("a", "a --imbalanced"), METRICS, {("ocs", "a"): cell})
+
+
+def printed(table: Table) -> str:
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(to_terminal(table))
+    return console.export_text()
+
+
+def test_the_terminal_shows_ours_the_papers_and_the_verdict(compared: Table) -> None:
+    text = printed(compared)
+    assert "82.1 ± 0.2 ✓" in text
+    assert "82.5 ± 0.3" in text
+    assert "0.20 ± 0.00 ✗" in text
+    assert "3/5 (1 diverged, 1 missing)" in text
+
+
+def test_markdown_spells_the_verdict(compared: Table) -> None:
+    text = to_markdown(compared)
+    assert "| ocs | 82.1 ± 0.2 (within) | 82.5 ± 0.3 | 0.20 ± 0.00 (miss) | 0.08 ± 0.00 | 5/5 |" in text
+
+
+def test_a_table_without_the_paper_is_one_matrix(own: Table) -> None:
+    assert "| ocs | 81.7 ± 1.3, F 0.11 | – |" in to_markdown(own)
+    assert "✓" not in printed(own)
+
+
+def test_latex_escapes_what_latex_would_read(compared: Table) -> None:
+    title = "50 % of a_b & c"
+    text = to_latex(Table("t", title, compared.rows, compared.conditions, METRICS, compared.cells))
+    assert r"50 \% of a\_b \& c" in text
+    assert r"82.1 $\pm$ 0.2 $\checkmark$" in text
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+
+
+def test_csv_has_one_line_per_number(compared: Table) -> None:
+    lines = list(csv.DictReader(io.StringIO(to_csv(compared))))
+    first = lines[0]
+    assert (first["row"], first["metric"], first["verdict"]) == ("ocs", "accuracy", "within")
+    assert float(first["mean"]) == pytest.approx(82.14)
+    assert [line["diverged"] for line in lines if line["row"] == "uniform"] == ["1", "1"]
+
+
+def test_three_files_are_written(compared: Table, tmp_path: Path) -> None:
+    names = {path.name for path in write_table(compared, tmp_path / "new")}
+    assert names == {"table1.md", "table1.csv", "table1.tex"}

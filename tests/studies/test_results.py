@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+
+from corestream.errors import DataError
+from corestream.studies.results import Result, differing_fields, read_results, write_result
+
+CONFIG = {"benchmark": "folder:/a b/c", "method": "mc-sgd+ocs", "seed": 3, "settings": {"tau": 1.0}}
+
+
+def test_a_result_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    result = Result(CONFIG, {"matrix": [[0.5, None]], "average_accuracy": 0.5}, device="cpu", seconds=1.5)
+    path = write_result(result, tmp_path)
+    assert path.parent == tmp_path
+    assert read_results(tmp_path) == [result]
+
+
+def test_a_foreign_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"config": 3}')
+    with pytest.raises(DataError, match=r"other\.json"):
+        read_results(tmp_path)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere"):
+        read_results(tmp_path / "nowhere")
+
+
+def test_the_seed_may_differ_and_nothing_else() -> None:
+    other = {**CONFIG, "seed": 4, "settings": {"tau": 2.0}}
+    assert differing_fields([Result(CONFIG, {}), Result({**CONFIG, "seed": 9}, {})]) == []
+    assert differing_fields([Result(CONFIG, {}), Result(other, {})]) == ["settings.tau"]
