@@ -1,0 +1,15 @@
+"""Gradient matching (Campbell and Broderick 2019), greedy and with equal weights."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from corestream.selection.matching import match_mean
+
+
+def grad_matching(gram: Tensor, k: int) -> Tensor:
+    """The k samples whose mean gradient is greedily closest to the mean of all: min ‖ ḡ − 1/k · Σ g_n ‖.
+
+    `gram` is ⟨g_n, g_p⟩ as `per_sample_gradients(...).gram()` gives it. Best first.
+    """
+    return match_mean(gram.double(), k)

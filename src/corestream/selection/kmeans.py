@@ -1,0 +1,36 @@
+"""k-means++ seeding as a selector: on inputs (Nguyen et al. 2018) or on embeddings (Sener, Savarese 2018)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def kmeans_plus_plus(features: Tensor, k: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """k rows, each drawn in proportion to its squared distance from those before it (scikit-learn).
+
+    Returns min(k, N) different indices in the order they were drawn; −1 where fewer rows are finite.
+    """
+    from sklearn.cluster import kmeans_plusplus
+
+    if features.ndim != 2 or len(features) == 0:
+        raise ValueError(f"features has shape {tuple(features.shape)}; expected is [N, D] with N ≥ 1")
+    if k < 1:
+        raise ValueError(f"k is {k}; allowed are whole numbers from 1")
+    k = min(k, len(features))
+    device = "cpu" if generator is None else generator.device
+    seed = int(torch.randint(2**31 - 1, (1,), generator=generator, device=device))
+    finite = features.isfinite().all(1).nonzero()[:, 0]
+    picked = finite.new_full((k,), -1)
+    wanted = min(k, len(finite))
+    if wanted:
+        _, drawn = kmeans_plusplus(features[finite].double().cpu().numpy(), wanted, random_state=seed)
+        order = _without_repetition(torch.from_numpy(drawn).long(), len(finite))[:wanted]
+        picked[:wanted] = finite[order.to(finite.device)]
+    return picked
+
+
+def _without_repetition(drawn: Tensor, n: int) -> Tensor:
+    """The indices drawn, then the others: with fewer distinct rows than k the seeding repeats itself."""
+    first = dict.fromkeys([*drawn.tolist(), *range(n)])
+    return torch.tensor(list(first))

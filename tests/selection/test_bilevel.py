@@ -1,0 +1,76 @@
+import torch
+from torch.nn.functional import cross_entropy, one_hot
+
+from corestream.selection.bilevel import bilevel, conjugate_gradients, outer_gradient, solve_inner
+from corestream.selection.kernels import rbf
+
+RIDGE = 0.1
+
+
+def problem(n=12, classes=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.arange(n) % classes
+    features = torch.randn(n, 2, generator=generator, dtype=torch.float64) + 2 * one_hot(targets)[:, :2]
+    return rbf(features), targets, one_hot(targets).double()
+
+
+def outer_loss(kernel, labels, weights):
+    """G(w) with every sample in the support."""
+    everyone = torch.arange(len(kernel))
+    alpha = solve_inner(kernel, labels, everyone, weights, RIDGE, tolerance=1e-12)
+    return cross_entropy(kernel @ alpha, labels)
+
+
+def test_conjugate_gradients_solve_a_linear_system():
+    a = torch.randn(6, 6, dtype=torch.float64)
+    a, x = a @ a.T + torch.eye(6), torch.randn(6, 2, dtype=torch.float64)
+    assert torch.allclose(conjugate_gradients(lambda v: a @ v, a @ x, tolerance=1e-10), x, atol=1e-7)
+
+
+def test_the_inner_solution_has_no_slope_in_feature_space():
+    kernel, _, labels = problem()
+    picked, weights = torch.tensor([0, 4, 7, 11]), torch.tensor([1.0, 0.5, 2.0, 0.0]).double()
+    alpha = solve_inner(kernel, labels, picked, weights, RIDGE, tolerance=1e-12)
+    p = (kernel[picked][:, picked] @ alpha).softmax(1)
+    slope = kernel[:, picked] @ (RIDGE * alpha + weights[:, None] * (p - labels[picked]))
+    assert slope.abs().max() < 1e-7
+
+
+def test_the_outer_gradient_is_that_of_finite_differences_inside_and_outside_the_picked():
+    kernel, _, labels = problem()
+    picked = torch.tensor([0, 4, 7])
+    weights = torch.tensor([1.0, 0.5, 2.0]).double()
+    alpha = solve_inner(kernel, labels, picked, weights, RIDGE, tolerance=1e-12)
+    found = outer_gradient(kernel, labels, picked, weights, RIDGE, alpha, tolerance=1e-12)
+    full = torch.zeros(len(kernel)).double().index_put((picked,), weights)
+    for i in range(len(kernel)):
+        bump = torch.zeros_like(full).index_fill(0, torch.tensor(i), 1e-4)
+        slope = (outer_loss(kernel, labels, full + bump) - outer_loss(kernel, labels, full - bump)) / 2e-4
+        assert abs(found[i] - slope) < 1e-5 * found.abs().max() + 1e-8
+
+
+def test_the_picked_explain_all_samples_better_than_random_ones():
+    torch.manual_seed(0)
+    kernel, targets, labels = problem(n=60)
+    found = bilevel(kernel, targets, 6, ridge=RIDGE, generator=torch.Generator().manual_seed(1))
+    assert len(found.picked.unique()) == 6
+
+    def loss(picked, weights):
+        alpha = solve_inner(kernel, labels, picked, weights, RIDGE)
+        return float(cross_entropy(kernel[:, picked] @ alpha, labels))
+
+    at_random = [loss(torch.randperm(60)[:6], torch.ones(6).double()) for _ in range(40)]
+    assert loss(found.picked, torch.ones(6).double()) < sorted(at_random)[4]
+    assert loss(found.picked, found.weights) < min(at_random)
+
+
+def test_every_class_is_found():
+    kernel, targets, _ = problem(n=60)
+    assert set(targets[bilevel(kernel, targets, 3).picked].tolist()) == {0, 1, 2}
+
+
+def test_more_than_there_are_and_rows_that_are_not_finite():
+    kernel, targets, _ = problem(n=6)
+    kernel[2, :] = torch.nan
+    kernel[:, 2] = torch.nan
+    assert sorted(bilevel(kernel, targets, 9).picked.tolist()) == [0, 1, 3, 4, 5]
