@@ -1,0 +1,106 @@
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from PIL import Image
+
+from corestream.studies.figures import curves, interpolation, kept_pictures, memory_sizes, tsne
+from corestream.studies.figures.style import colour_of, save
+from corestream.studies.results import Result
+from corestream.studies.tables import Table, make_cell
+
+METRICS = ("accuracy", "forgetting")
+
+
+def result(seed: int, method: str = "ocs", matrix: Any = None, **settings: Any) -> Result:
+    matrix = matrix or [[0.9, None, None], [0.8, 0.9, None], [0.7, 0.8, 0.6 + seed / 10]]
+    config = {"benchmark": "b", "method": method, "seed": seed, "settings": settings}
+    return Result(config, {"matrix": matrix, "average_accuracy": 0.7 + seed / 100, "forgetting": 0.1})
+
+
+def table(**rows: list[Result]) -> Table:
+    cells = {(row, "rotated-digits"): make_cell(results) for row, results in rows.items()}
+    return Table("t", "T", tuple(rows), ("rotated-digits",), METRICS, cells)
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(
+        text.get_text() for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text"))
+    )
+
+
+def test_average_accuracy_is_over_the_tasks_learned_so_far() -> None:
+    assert curves.average_over_tasks([[0.9, None], [0.7, 0.5]]) == pytest.approx([90.0, 60.0])
+    assert curves.first_task([[0.9, None], [0.7, 0.5]]) == pytest.approx([90.0, 70.0])
+
+
+def test_curves_have_one_line_per_method_and_joint_training_has_none() -> None:
+    joint = [[None, None], [0.9, 0.9]]
+    figure = curves.draw(table(ocs=[result(0), result(1)], multitask=[result(0, "multitask", joint)]))
+    average, first = figure.axes
+    (line,) = average.get_lines()
+    assert line.get_ydata()[-1] == pytest.approx(100 * (0.7 + 0.8 + 0.65) / 3)
+    assert [round(y) for y in first.get_lines()[0].get_ydata()] == [90, 80, 70]
+
+
+def test_memory_sizes_are_on_the_axis_in_order() -> None:
+    rows = {f"ocs, J × {n}": [result(s, capacity=100 * n) for s in (0, 1)] for n in (5, 1, 2)}
+    (panel,) = memory_sizes.draw(table(**rows)).axes
+    assert list(panel.get_lines()[0].get_xdata()) == [100, 200, 500]
+
+
+def test_interpolation_draws_with_and_without_affinity() -> None:
+    rows = {
+        f"{share} {affinity}": [result(0, weights=[share, 1 - share, affinity])]
+        for share in (0.0, 0.5, 1.0)
+        for affinity in (0.0, 1.0)
+    }
+    (panel,) = interpolation.draw(table(**rows)).axes
+    lines = [container.lines[0] for container in panel.containers]
+    assert [list(line.get_xdata()) for line in lines] == [[0.0, 0.5, 1.0]] * 2
+
+
+def test_a_contact_sheet_shows_every_picture_once() -> None:
+    pictures = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 1, 6, 6) / 4
+    sheet = kept_pictures.contact_sheet(pictures, per_side=2)
+    assert sheet.shape == (13, 13)
+    assert {float(value) for value in sheet.flat} == {0.0, 0.25, 0.5, 0.75, 1.0}
+
+
+def test_normalised_pictures_are_stretched_and_others_left() -> None:
+    plain = torch.rand(6, 3, 4, 4) * 0.5
+    assert torch.equal(kept_pictures.visible(plain), plain)
+    shifted = kept_pictures.visible(torch.randn(6, 1, 8, 8) * 3)
+    assert shifted.min() == 0
+    assert shifted.max() == 1
+
+
+def test_kept_pictures_have_a_panel_per_method_and_condition() -> None:
+    pictures = torch.rand(9, 1, 8, 8)
+    figure = kept_pictures.draw({("ocs", "a"): pictures}, ["uniform", "ocs"], ["a", "b"])
+    assert len(figure.axes) == 4
+    assert sum(len(panel.images) for panel in figure.axes) == 1
+
+
+def test_tsne_says_how_many_classes_are_kept() -> None:
+    inputs, labels = torch.rand(60, 1, 4, 4), torch.arange(60) % 10
+    figure = tsne.draw((inputs, labels), {"ocs": (inputs[:8], labels[:8]), "gss": (inputs[:2], labels[:2])})
+    assert "ocs: 8 kept, 8 classes" in texts(figure)
+    assert "gss: 2 kept, 2 classes" in texts(figure)
+
+
+def test_a_figure_is_saved_as_png_and_svg_with_its_note(tmp_path: Path) -> None:
+    figure = curves.draw(table(ocs=[result(0)]))
+    png, svg = save(figure, tmp_path / "new", "figure4", note="SVHN: only a sample")
+    with Image.open(png) as picture:
+        assert picture.size[0] > 300
+    assert ElementTree.parse(svg).getroot().tag.endswith("svg")
+    assert "only a sample" in texts(figure)
+
+
+def test_ocs_has_its_colour_in_every_figure() -> None:
+    assert colour_of("ocs", ["a", "ocs"]) == colour_of("ocs", ["ocs"])
+    assert colour_of("a", ["a", "ocs", "b"]) != colour_of("b", ["a", "ocs", "b"])
