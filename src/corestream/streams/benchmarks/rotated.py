@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corestream.streams.benchmarks.recipe import domain_stream
+from corestream.streams.datasets import load
 from corestream.streams.datasets.dataset import Part
-from corestream.streams.datasets.digits import digits
 from corestream.streams.request import Request
 from corestream.streams.rotation import rotate
 from corestream.streams.seeds import generator
@@ -28,7 +28,7 @@ def angles(request: Request, tasks: int, step: float) -> list[float]:
 
 def rotated_digits(request: Request) -> Stream:
     """10 tasks of 18°, 16 × 16, bilinear: 1,297 training and 500 test digits; incomplete batches dropped."""
-    everything = digits()
+    everything = load("digits").train
     order = torch.from_numpy(generator(request.seed, request.name, "split").permutation(len(everything)))
     test, train = order[:DIGITS_TEST], order[DIGITS_TEST:]
     turns = angles(request, 10, 18.0)

@@ -1,0 +1,107 @@
+"""What every reader shares: files come from strangers, so sizes are capped and failures name the file."""
+
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from PIL import Image
+
+from corestream.errors import CorestreamError, DataError
+from corestream.streams.datasets.dataset import Part
+
+MAX_SIDE = 4096
+MAX_SAMPLES = 2_000_000
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever a damaged file makes a reader raise becomes one error that says the file is damaged."""
+    try:
+        yield
+    except CorestreamError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except PermissionError as error:
+        raise DataError(f"{path}: not readable ({error.strerror})") from error
+    except Exception as error:  # parsers raise anything on damaged input; the cause stays attached
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise damaged(path, reason) from error
+
+
+def damaged(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path}: damaged ({reason}). Delete it and fetch it again, or put a whole one in its place."
+    )
+
+
+class Capped(io.RawIOBase):
+    """A stream that ends in an error after `limit` bytes: a small archive cannot unpack without end."""
+
+    def __init__(self, inner: IO[bytes] | gzip.GzipFile, limit: int) -> None:
+        self._inner = inner
+        self._left = limit
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
+        data = self._inner.read(wanted)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ValueError("unpacks to more than a dataset of this name can hold")
+        return data
+
+
+def read_capped(path: Path, limit: int) -> bytes:
+    if path.stat().st_size > limit:
+        raise damaged(path, f"larger than {limit:,} bytes")
+    return path.read_bytes()
+
+
+def decode(
+    data: bytes,
+    format: str,
+    mode: str,
+    *,
+    box: tuple[int, int, int, int] | None = None,
+    size: tuple[int, int] | None = None,
+) -> np.ndarray:
+    """One image [H, W] or [H, W, 3] as bytes: cut to `box` (x1, y1, x2, y2), resized to (width, height)."""
+    with Image.open(io.BytesIO(data), formats=(format,)) as image:
+        if max(image.size) > MAX_SIDE:
+            raise ValueError(f"an image of {image.width} × {image.height} pixels")
+        if box is not None and not (
+            0 <= box[0] < box[2] <= image.width and 0 <= box[1] < box[3] <= image.height
+        ):
+            raise ValueError(f"region {box} outside an image of {image.width} × {image.height} pixels")
+        picture = image.convert(mode)
+        if size is not None and (box is not None or picture.size != size):
+            picture = picture.resize(size, Image.Resampling.BILINEAR, box=box)
+        return np.asarray(picture)
+
+
+def part(path: Path, images: np.ndarray, labels: np.ndarray, classes: int) -> Part:
+    """Images [n, C, H, W] and labels as tensors, once they agree."""
+    if len(images) != len(labels):
+        raise damaged(path, f"{len(images)} images but {len(labels)} labels")
+    if len(labels) == 0:
+        raise damaged(path, "no images")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise damaged(path, f"labels from {labels.min()} to {labels.max()}, expected 0 to {classes - 1}")
+    return Part(torch.from_numpy(np.ascontiguousarray(images)), torch.from_numpy(labels.astype(np.int64)))
+
+
+def stack(path: Path, pictures: list[np.ndarray], labels: list[int], classes: int) -> Part:
+    """Decoded pictures of one size, channels last or absent, as a part."""
+    if not pictures:
+        raise damaged(path, "no images")
+    images = np.stack(pictures)
+    images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+    return part(path, images, np.asarray(labels), classes)
