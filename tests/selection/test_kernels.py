@@ -1,6 +1,8 @@
+import pytest
 import torch
+from torch import nn
 
-from corestream.selection.kernels import rbf
+from corestream.selection.kernels import ntk, rbf
 
 
 def test_rbf_is_one_on_the_diagonal_and_falls_with_distance():
@@ -13,3 +15,34 @@ def test_the_median_distance_is_the_width_where_none_is_given():
     points = torch.tensor([[0.0], [1.0], [3.0]])
     assert torch.allclose(rbf(points), rbf(points, width=2.0))
     assert rbf(torch.zeros(3, 2)).min() == 1.0
+
+
+def test_ntk_is_the_inner_product_of_output_gradients():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4)), torch.randn(6, 3)
+    rows = []
+    for n in range(6):
+        outputs = model(x[n : n + 1])[0]
+        rows.append(
+            [
+                torch.cat(
+                    [
+                        g.flatten()
+                        for g in torch.autograd.grad(outputs[c], model.parameters(), retain_graph=True)
+                    ]
+                )
+                for c in (0, 2)
+            ]
+        )
+    jacobian = torch.stack([torch.cat(row) for row in rows]).double()
+    assert torch.allclose(ntk(model, x, [0, 2]), jacobian @ jacobian.T / 2, rtol=1e-4, atol=1e-5)
+
+
+def test_an_input_that_is_not_finite_has_no_kernel_row():
+    model, x = nn.Linear(2, 2), torch.tensor([[1.0, 2.0], [torch.nan, 0.0], [0.5, 1.0]])
+    assert ntk(model, x, [0]).diagonal().isfinite().tolist() == [True, False, True]
+
+
+def test_ntk_needs_an_output():
+    with pytest.raises(ValueError, match="classes is empty"):
+        ntk(nn.Linear(2, 2), torch.zeros(1, 2), [])

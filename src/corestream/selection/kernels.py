@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from ..gradients import per_sample_gradients
+from ..gradients.calling import leaves
+from ..gradients.per_sample import DEFAULT_MAX_BYTES
 
 
 def rbf(features: Tensor, width: float | None = None) -> Tensor:
@@ -18,3 +25,23 @@ def rbf(features: Tensor, width: float | None = None) -> Tensor:
     else:
         scale = distances.new_tensor(width)
     return torch.exp(-(distances**2) / (2 * scale**2))
+
+
+def ntk(
+    model: nn.Module, inputs: Any, classes: Sequence[int], *, max_bytes: int = DEFAULT_MAX_BYTES
+) -> Tensor:
+    """The empirical neural tangent kernel, 1/C · Σ_c ⟨∂f_c(x_i)/∂θ, ∂f_c(x_j)/∂θ⟩ over these outputs f_c."""
+    count = len(leaves(inputs)[0])
+    nothing = torch.zeros(count, dtype=torch.long, device=leaves(inputs)[0].device)
+    total: Tensor | None = None
+    for label in classes:
+
+        def output(outputs: Tensor, _: Tensor, label: int = label) -> Tensor:
+            return outputs[:, label]
+
+        grads = per_sample_gradients(model, output, (inputs, nothing), max_bytes=max_bytes)
+        gram = torch.where(grads.finite[:, None] & grads.finite, grads.gram().double(), torch.nan)
+        total = gram if total is None else total + gram
+    if total is None:
+        raise ValueError("classes is empty; at least one output is needed")
+    return total / len(classes)

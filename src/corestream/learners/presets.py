@@ -1,0 +1,125 @@
+"""The paper's hyperparameters per benchmark and method; docs/methods.md says where each value comes from."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from corestream.errors import ConfigError
+from corestream.learners.settings import Settings
+
+Values = dict[str, Any]
+Kind = TypeVar("Kind", bound=Settings)
+
+PROTOCOLS = ("paper", "best", "ocs-schedule")
+FOLDER = "folder:"
+
+MNIST: Values = {
+    "dropout": 0.2,
+    "lr": 0.005,
+    "lr_decay": 0.75,
+    "capacity": 200,
+    "lam": 1.0,
+    "candidates": 1000,
+    "enlarge": 10,
+}
+RESNET: Values = {
+    "network": "resnet18",
+    "width": 20,
+    "dropout": 0.1,
+    "test_batch_size": 20,
+    "candidates": 250,
+    "enlarge": 2,
+    "score_mode": "eval",
+}
+CIFAR: Values = {**RESNET, "lr": 0.15 * 0.85, "lr_decay": 0.9, "capacity": 100, "lam": 0.05}
+
+# What all methods share on a benchmark.
+SHARED: dict[str, Values] = {
+    "rotated-digits": {
+        "lr": 0.02,
+        "lr_decay": 0.9,
+        "batch_size": 50,
+        "k": 5,
+        "sweeps": 10,
+        "replay": 5,
+        "capacity": 100,
+        "warm_start": 20,
+    },
+    "rotated-mnist": MNIST,
+    "permuted-mnist": MNIST,
+    "split-cifar100": CIFAR,
+    "split-tinyimagenet": {**CIFAR, "capacity": 200},
+    # 1,000 images are 50 batches of OCS: its warm start ends with the first sweep
+    "multi-datasets": {
+        **RESNET,
+        "lr": 0.1,
+        "lr_decay": 0.85,
+        "capacity": 83,
+        "quota": "per-class",
+        "lam": 0.01,
+        "warm_start": 50,
+    },
+    FOLDER: {**CIFAR, "form": "standard", "norm": "group", "lr": 0.05, "test_batch_size": 256, "lam": 1.0},
+}
+IMBALANCED: dict[str, Values] = {
+    "rotated-mnist": {"lr_decay": 0.8, "lam": 5.0},
+    "split-cifar100": {"lr_decay": 0.875, "lam": 0.01, "tau": 10.0},
+    "multi-datasets": {"lam": 0.1},
+}
+CLASS_INCREMENTAL: dict[str, Values] = {"split-cifar100": {"capacity": 1000}}
+
+# OCS scores batches of |B| and sweeps |B|/κ times, so that it makes as many updates as the others.
+OCS_SCHEDULE: dict[str, Values] = {
+    "rotated-mnist": {"batch_size": 100, "k": 10, "sweeps": 10},
+    "permuted-mnist": {"batch_size": 100, "k": 10, "sweeps": 10},
+    "split-cifar100": {"batch_size": 20, "k": 10, "sweeps": 2},
+    "split-tinyimagenet": {"batch_size": 20, "k": 10, "sweeps": 2},
+    "multi-datasets": {"batch_size": 20, "k": 10, "sweeps": 2},
+    FOLDER: {"batch_size": 20, "k": 10, "sweeps": 2},
+}
+ON_OCS_SCHEDULE = ("ocs", "input-ocs", "feat-ocs", "uniform+ocs", "mc-sgd+ocs")
+
+PLAIN: Values = {"lr": 0.01, "lr_decay": 1.0, "dropout": 0.0}
+
+# Where a method has a schedule of its own.
+OWN: dict[str, dict[str, Values]] = {
+    "finetune": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
+    "multitask": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
+    "ewc": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
+    "stable-sgd": {
+        "rotated-digits": {"lr": 0.1, "lr_decay": 0.7, "dropout": 0.5},
+        "rotated-mnist": {"lr": 0.1, "lr_decay": 0.55, "dropout": 0.5},
+        "permuted-mnist": {"lr": 0.1, "lr_decay": 0.8, "dropout": 0.5},
+        "split-cifar100": {"lr": 0.1, "lr_decay": 0.8},
+        "split-tinyimagenet": {"lr": 0.1, "lr_decay": 0.8},
+    },
+    "a-gem": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
+    "er-reservoir": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
+}
+# The best documented values, chosen on seeds that are not reported.
+BEST: dict[str, dict[str, Values]] = {
+    "ocs": {"rotated-mnist": {"lam": 5.0}, "split-cifar100": {"tau": 1.0}},
+}
+
+
+def preset(
+    kind: type[Kind], method: str, benchmark: str, *, imbalanced: bool, scenario: str | None, protocol: str
+) -> Kind:
+    """A method's settings on a benchmark."""
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"protocol is {protocol!r}; allowed are {', '.join(map(repr, PROTOCOLS))}")
+    key = FOLDER if benchmark.startswith(FOLDER) else benchmark
+    if key not in SHARED:
+        raise ConfigError(f"there are no settings for benchmark {benchmark!r}; known are {', '.join(SHARED)}")
+    values = dict(SHARED[key])
+    values |= IMBALANCED.get(key, {}) if imbalanced else {}
+    values |= CLASS_INCREMENTAL.get(key, {}) if scenario == "class" else {}
+    if method in ON_OCS_SCHEDULE or protocol == "ocs-schedule":
+        values |= OCS_SCHEDULE.get(key, {})
+    if protocol != "ocs-schedule":
+        values |= OWN.get(method, {}).get(key, {})
+    if protocol == "best":
+        values |= BEST.get(method, {}).get(key, {})
+    known = {field.name for field in fields(kind)}
+    return kind(**{name: value for name, value in values.items() if name in known})

@@ -1,0 +1,193 @@
+"""The hyperparameters of each method, as dataclasses that refuse values out of range."""
+
+from __future__ import annotations
+
+import math
+import typing
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+from corestream.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers a field allows; `above` leaves the lower end out."""
+
+    low: float
+    high: float = math.inf
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        high_enough = self.low < value if self.above else self.low <= value
+        return high_enough and value <= self.high and math.isfinite(value)
+
+    def __str__(self) -> str:
+        start = f"above {self.low:g}" if self.above else f"from {self.low:g}"
+        return start if self.high == math.inf else f"{start} to {self.high:g}"
+
+
+Count = Annotated[int, Range(1)]
+Positive = Annotated[float, Range(0, above=True)]
+NotNegative = Annotated[float, Range(0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The network, and how it is trained. With `k`, each update is on k random samples of the batch."""
+
+    network: Literal["mlp", "resnet18"] = "mlp"
+    width: Count = 256
+    form: Literal["paper", "standard"] = "paper"
+    norm: Literal["batch", "group"] = "batch"
+    dropout: Annotated[float, Range(0, 0.99)] = 0.0
+    lr: Positive = 0.01
+    momentum: Annotated[float, Range(0, 0.9999)] = 0.8
+    lr_decay: Annotated[float, Range(0, 1, above=True)] = 1.0
+    batch_size: Count = 10
+    sweeps: Count = 1
+    k: Annotated[int | None, Range(1)] = None
+    test_batch_size: Count = 256
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self), include_extras=True)
+        for field in fields(self):
+            check(field.name, getattr(self, field.name), hints[field.name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EWCSettings(Settings):
+    """`penalty` weighs Σ F (θ − θ*)²/2 against the loss."""
+
+    penalty: NotNegative = 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings(Settings):
+    """A memory of `capacity` samples, of which `replay` join each update with weight `lam`.
+
+    Each task's share of the memory: `shared` is J/t after t tasks, `fixed` is J/T, `per-class` is one
+    sample of each class.
+    """
+
+    capacity: Count = 200
+    quota: Literal["shared", "fixed", "per-class"] = "shared"
+    replay: Count = 10
+    lam: NotNegative = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GSSSettings(ReplaySettings):
+    """Each sample is compared with `compare` random ones of the memory."""
+
+    compare: Count = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class MIRSettings(ReplaySettings):
+    """The replay batch is chosen among `search` random samples of the memory."""
+
+    search: Count = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoresetSettings(ReplaySettings):
+    """The memory is chosen at the end of a task from `candidates` samples of it.
+
+    `adapt` is current-task adaptation: the method also chooses the k samples of each batch to train on.
+    Where k is not given, the batches become `enlarge` times larger and are swept as often, so that k is
+    the batch they had.
+    """
+
+    candidates: Count = 1000
+    adapt: bool = False
+    enlarge: Count = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adapt and self.k is None:
+            object.__setattr__(self, "k", self.batch_size)
+            object.__setattr__(self, "batch_size", self.batch_size * self.enlarge)
+            object.__setattr__(self, "sweeps", self.sweeps * self.enlarge)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradMatchingSettings(CoresetSettings):
+    """Matches the gradients of the whole model, or of its last layer only."""
+
+    last_layer: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BilevelSettings(CoresetSettings):
+    """The inner problem's kernel and its ridge λ."""
+
+    kernel: Literal["ntk", "rbf"] = "ntk"
+    ridge: Positive = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class OCSSettings(ReplaySettings):
+    """The arguments of `OCS`; `weights` are those of S, V and A."""
+
+    k: Annotated[int | None, Range(1)] = 10
+    tau: NotNegative = 1000.0
+    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    reference: Literal["memory", "replay"] | int = "memory"
+    warm_start: Annotated[int, Range(0)] = 100
+    candidates: Count = 1000
+    fill: Literal["random", "score"] = "random"
+    parameters: tuple[str, ...] | None = None
+    score_mode: Literal["train", "eval"] | None = None
+    single_pass: bool | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reference not in ("memory", "replay") and (
+            not isinstance(self.reference, int) or isinstance(self.reference, bool) or self.reference < 1
+        ):
+            raise ConfigError(
+                f"reference is {self.reference!r}; allowed are 'memory', 'replay' or a whole number from 1"
+            )
+        if len(self.weights) != 3 or not all(math.isfinite(weight) for weight in self.weights):
+            raise ConfigError(
+                f"weights is {self.weights!r}; allowed are three finite numbers, for S, V and A"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCSGDSettings(ReplaySettings):
+    """After each task `path_steps` steps of rate `path_lr` pull the solution to both straight paths,
+    looked at in `path_points` places."""
+
+    candidates: Count = 1000
+    path_steps: Count = 200
+    path_points: Count = 5
+    path_lr: Positive = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCSGDOCSSettings(OCSSettings):
+    """OCS's picks and memory with the paths of MC-SGD."""
+
+    path_steps: Count = 200
+    path_points: Count = 5
+    path_lr: Positive = 0.01
+
+
+def check(name: str, value: Any, hint: Any) -> None:
+    """A ConfigError unless the value is what the hint declares."""
+    if typing.get_origin(hint) is Annotated:
+        kind, allowed = typing.get_args(hint)
+        if value is None and type(None) in typing.get_args(kind):
+            return
+        whole = kind is int or int in typing.get_args(kind)
+        right_type = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not right_type or value not in allowed:
+            numbers = "whole numbers" if whole else "numbers"
+            raise ConfigError(f"{name} is {value!r}; allowed are {numbers} {allowed}")
+    elif typing.get_origin(hint) is Literal and value not in typing.get_args(hint):
+        choices = ", ".join(map(repr, typing.get_args(hint)))
+        raise ConfigError(f"{name} is {value!r}; allowed are {choices}")
+    elif hint is bool and not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}; allowed are True and False")

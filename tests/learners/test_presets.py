@@ -1,0 +1,61 @@
+from corestream.learners.presets import preset
+from corestream.learners.settings import CoresetSettings, OCSSettings, Settings
+
+
+def values(kind, method, benchmark, imbalanced=False, scenario=None, protocol="paper"):
+    return preset(kind, method, benchmark, imbalanced=imbalanced, scenario=scenario, protocol=protocol)
+
+
+def test_ocs_has_the_papers_values_on_rotated_mnist():
+    balanced = values(OCSSettings, "ocs", "rotated-mnist")
+    assert (balanced.batch_size, balanced.k, balanced.sweeps, balanced.tau) == (100, 10, 10, 1000)
+    assert (balanced.lr, balanced.lr_decay, balanced.momentum, balanced.dropout) == (0.005, 0.75, 0.8, 0.2)
+    assert (balanced.capacity, balanced.replay, balanced.lam, balanced.candidates) == (200, 10, 1, 1000)
+    imbalanced = values(OCSSettings, "ocs", "rotated-mnist", imbalanced=True)
+    assert (imbalanced.lr_decay, imbalanced.lam) == (0.8, 5)
+
+
+def test_ocs_has_the_papers_values_on_split_cifar100():
+    balanced = values(OCSSettings, "ocs", "split-cifar100")
+    assert (balanced.batch_size, balanced.k, balanced.sweeps, balanced.tau) == (20, 10, 2, 1000)
+    assert (balanced.lr_decay, balanced.capacity, balanced.lam, balanced.score_mode) == (
+        0.9,
+        100,
+        0.05,
+        "eval",
+    )
+    assert balanced.lr == 0.15 * 0.85
+    assert (balanced.network, balanced.width, balanced.test_batch_size) == ("resnet18", 20, 20)
+    imbalanced = values(OCSSettings, "ocs", "split-cifar100", imbalanced=True)
+    assert (imbalanced.lr_decay, imbalanced.tau, imbalanced.lam) == (0.875, 10, 0.01)
+    assert values(OCSSettings, "ocs", "split-cifar100", scenario="class").capacity == 1000
+    assert values(OCSSettings, "ocs", "split-cifar100", protocol="best").tau == 1
+
+
+def test_multi_datasets_keeps_one_sample_per_class():
+    settings = values(OCSSettings, "ocs", "multi-datasets")
+    assert (settings.capacity, settings.quota, settings.lam) == (83, "per-class", 0.01)
+
+
+def test_the_baselines_train_with_batches_of_ten_in_one_sweep():
+    for benchmark in ("rotated-mnist", "split-cifar100", "multi-datasets"):
+        settings = values(CoresetSettings, "uniform", benchmark)
+        assert (settings.batch_size, settings.sweeps, settings.k) == (10, 1, None)
+
+
+def test_the_ocs_schedule_gives_a_baseline_its_updates_and_rates():
+    settings = values(Settings, "finetune", "rotated-mnist", protocol="ocs-schedule")
+    assert (settings.batch_size, settings.k, settings.sweeps) == (100, 10, 10)
+    assert (settings.lr, settings.lr_decay) == (0.005, 0.75)
+    assert values(Settings, "finetune", "rotated-mnist").lr_decay == 1
+
+
+def test_on_rotated_digits_everyone_trains_on_five_of_fifty():
+    for method in ("finetune", "uniform", "ocs"):
+        settings = values(CoresetSettings, method, "rotated-digits")
+        assert (settings.batch_size, settings.k, settings.sweeps, settings.lr) == (50, 5, 10, 0.02)
+        assert (settings.capacity, settings.replay, settings.lr_decay) == (100, 5, 0.9)
+
+
+def test_a_folder_of_pictures_has_settings():
+    assert values(Settings, "finetune", "folder:/pictures").norm == "group"
