@@ -1,1 +1,6 @@
+"""Layer rules, one file per family; importing a file registers its rule."""
 
+from . import attention, batch_norm, conv, embedding, linear, normalization
+from .rule import RULES, Rule, Seen
+
+__all__ = ["RULES", "Rule", "Seen", "attention", "batch_norm", "conv", "embedding", "linear", "normalization"]

@@ -1,0 +1,219 @@
+"""Per-sample gradients that are sums of outer products: linear and convolutional layers."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from .block import Block, Index, slices
+from .factor import Factor, Joined
+from .rows import Rows
+
+EVERY = slice(None)
+
+
+class Outer(Block):
+    """g_n = Σ_t left_nt ⊗ right_nt for a weight; Σ_t left_nt for the bias beside it, when it has one.
+
+    `right` is the layer's input (or its patches), `left` its output gradient. Each verb takes the cheaper of two exact forms:
+    the factors, through T × T tables of inner products, or the rows g_n themselves, some output features at a time.
+    """
+
+    def __init__(
+        self,
+        weight: str,
+        shape: tuple[int, ...],
+        left: Factor,
+        right: Factor,
+        bias: str | None,
+        max_bytes: int,
+    ) -> None:
+        self.weight, self.shape, self.bias = weight, shape, bias
+        self.left, self.right, self.max_bytes = left, right, max_bytes
+        self.shapes = {weight: shape}
+        if bias is not None:
+            self.shapes[bias] = (left.groups * left.width,)
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    @property
+    def _is_flat(self) -> bool:
+        return self.left.positions == 1 and self.left.groups == 1
+
+    def _flat(self) -> tuple[Tensor, Tensor]:
+        """Both factors as [N, width], for the plain linear layer on vectors."""
+        return self.left[EVERY].flatten(1), self.right[EVERY].flatten(1)
+
+    # Norms
+
+    def square_norms(self) -> Tensor:
+        if self._is_flat:
+            left, right = self._flat()
+            inner = torch.linalg.vecdot(right, right)
+            return torch.linalg.vecdot(left, left) * (inner + 1 if self.bias is not None else inner)
+        if self.left.positions * (self.left.width + self.right.width) < self.left.width * self.right.width:
+            return self._norms_by_tables()
+        total = self._bias_rows().square().sum(1) if self.bias is not None else self._zeros(len(self))
+        for rows, _ in self._row_chunks(self):
+            total += torch.linalg.vecdot(rows, rows)
+        return total
+
+    def _norms_by_tables(self) -> Tensor:
+        table_bytes = 3 * self.left.groups * self.left.positions**2 * self.left.source.element_size()
+        norms = []
+        for part in slices(len(self), self.right.bytes_each + table_bytes, self.max_bytes):
+            left, right = self.left[part], self.right[part]
+            norms.append((left @ left.mT * self._with_bias(right @ right.mT)).sum((1, 2, 3)))
+        return torch.cat(norms)
+
+    def _with_bias(self, rights: Tensor) -> Tensor:
+        """The bias is a weight whose input is always 1."""
+        return rights.add_(1) if self.bias is not None else rights
+
+    # Inner products
+
+    def gram(self, other: Block) -> Tensor:
+        assert isinstance(other, Outer)
+        if self._is_flat and other._is_flat:
+            (left, right), (left2, right2) = self._flat(), other._flat()
+            return (left @ left2.T).mul_(self._with_bias(right @ right2.T))
+        by_tables, by_rows = self._gram_costs(other)
+        return self._gram_by_tables(other) if by_tables < by_rows else self._gram_by_rows(other)
+
+    def _gram_costs(self, other: "Outer") -> tuple[int, int]:
+        """By tables of inner products, and by rows."""
+        n, m, mine, theirs = len(self), len(other), self.left.positions, other.left.positions
+        out, width = self.left.width, self.right.width
+        by_tables = n * m * mine * theirs * (out + width)
+        made = n * mine if other is self else n * mine + m * theirs
+        return by_tables * self.left.groups, (made + n * m) * out * width * self.left.groups
+
+    def gram_cost(self, other: Block) -> int:
+        assert isinstance(other, Outer)
+        return min(self._gram_costs(other))
+
+    def pass_cost(self) -> int:
+        return len(self) * self.left.positions * self.left.groups * self.left.width * self.right.width
+
+    def _gram_by_tables(self, other: "Outer") -> Tensor:
+        """Σ_ts (b_nt·b_ms)(a_nt·a_ms), pairs of slices at a time."""
+        groups, item = self.left.groups, self.left.source.element_size()
+        strips = []
+        for columns in slices(len(other), other.right.bytes_each, self.max_bytes // 4):
+            left2, right2 = (f[columns].transpose(0, 1).flatten(1, 2) for f in (other.left, other.right))
+            table_bytes = 3 * groups * self.left.positions * left2.shape[1] * item
+            strip = []
+            for part in slices(len(self), table_bytes + self.right.bytes_each, self.max_bytes // 2):
+                left, right = (f[part].transpose(0, 1).flatten(1, 2) for f in (self.left, self.right))
+                table = (left @ left2.mT).mul_(self._with_bias(right @ right2.mT))
+                sizes = (groups, -1, self.left.positions, columns.stop - columns.start, other.left.positions)
+                strip.append(table.view(sizes).sum((0, 2, 4)))
+            strips.append(torch.cat(strip))
+        return torch.cat(strips, dim=1)
+
+    def _gram_by_rows(self, other: "Outer") -> Tensor:
+        total = self._zeros(len(self), len(other))
+        if self.bias is not None:
+            biases = self._bias_rows()
+            total.addmm_(biases, (biases if other is self else other._bias_rows()).T)
+        for mine, theirs in self._row_chunks(other):
+            total.addmm_(mine, theirs.T)
+        return total
+
+    def dot(self, direction: dict[str, Tensor]) -> Tensor:
+        total = self._zeros(len(self))
+        if self.bias in direction:
+            total += self._bias_rows() @ direction[self.bias].to(self.left.dtype)
+        if self.weight in direction:
+            matrix = direction[self.weight].to(self.left.dtype)
+            matrix = matrix.reshape(self.left.groups, self.left.width, self.right.width)
+            for part in slices(len(self), self.right.bytes_each + self.left.bytes_each, self.max_bytes):
+                total[part] += (self.right[part] @ matrix.mT).mul_(self.left[part]).sum((1, 2, 3))
+        return total
+
+    # Weighted sums
+
+    def combine(self, weights: Tensor) -> dict[str, Tensor]:
+        weighted = self.left[EVERY] * weights.view(-1, 1, 1, 1)
+        total: Tensor | None = None
+        for part in slices(len(self), self.right.bytes_each, self.max_bytes):
+            lefts, rights = (f.transpose(0, 1).flatten(1, 2) for f in (weighted[part], self.right[part]))
+            product = lefts.mT @ rights
+            total = product if total is None else total.add_(product)
+        assert total is not None, "a block has at least one sample"
+        combined = {self.weight: total.reshape(self.shape)}
+        if self.bias is not None:
+            combined[self.bias] = weighted.sum((0, 2)).flatten()
+        return combined
+
+    def squares(self, weights: Tensor) -> dict[str, Tensor]:
+        if self._is_flat:
+            left, right = self._flat()
+            weight = (left.square() * weights[:, None]).T @ right.square()
+        else:
+            parts = [weights @ rows.square() for rows, _ in self._row_chunks(self)]
+            weight = torch.cat([part.view(self.left.groups, -1, self.right.width) for part in parts], dim=1)
+        squared = {self.weight: weight.reshape(self.shape)}
+        if self.bias is not None:
+            squared[self.bias] = weights @ self._bias_rows().square()
+        return squared
+
+    # Rows
+
+    def rows(self, index: slice) -> dict[str, Tensor]:
+        part = slice(*index.indices(len(self))[:2])
+        made = {self.weight: self._weight_rows(part, EVERY).reshape(-1, *self.shape)}
+        if self.bias is not None:
+            made[self.bias] = self.left[part].sum(2).flatten(1)
+        return made
+
+    def _bias_rows(self) -> Tensor:
+        return self.left[EVERY].sum(2).flatten(1)
+
+    def _row_chunks(self, other: "Outer") -> Iterator[tuple[Tensor, Tensor]]:
+        """Pairs of [N, part] and [M, part] matrices that together hold all the rows, some output features at a time."""
+        count = len(self) if other is self else len(self) + len(other)
+        feature_bytes = count * self.left.groups * self.right.width * self.left.source.element_size()
+        for features in slices(self.left.width, feature_bytes, self.max_bytes // 2):
+            mine = self._weight_rows(slice(0, len(self)), features).flatten(1)
+            yield (
+                mine,
+                mine if other is self else other._weight_rows(slice(0, len(other)), features).flatten(1),
+            )
+
+    def _weight_rows(self, index: slice, features: slice) -> Tensor:
+        """[n, G, features, width], unfolding a few samples at a time."""
+        pieces = [
+            slice(index.start + piece.start, index.start + piece.stop)
+            for piece in slices(index.stop - index.start, self.right.bytes_each, self.max_bytes // 2)
+        ]
+        rows = [self.left[piece][..., features].mT @ self.right[piece] for piece in pieces]
+        return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return self.left.source.new_zeros(*shape)
+
+    # Parts
+
+    def select(self, index: Index) -> "Outer":
+        return self._with(self.left.select(index), self.right.select(index))
+
+    def masked(self, keep: Tensor) -> "Outer":
+        return self._with(self.left.masked(keep), self.right.masked(keep))
+
+    def joined(self, *others: "Outer") -> "Outer":
+        """The same layer called several times."""
+        calls = (self, *others)
+        return self._with(Joined([call.left for call in calls]), Joined([call.right for call in calls]))
+
+    def _with(self, left: Factor, right: Factor) -> "Outer":
+        return Outer(self.weight, self.shape, left, right, self.bias, self.max_bytes)
+
+    def only(self, names: frozenset[str]) -> Block | None:
+        if self.weight in names:
+            bias = self.bias if self.bias in names else None
+            return Outer(self.weight, self.shape, self.left, self.right, bias, self.max_bytes)
+        if self.bias is not None and self.bias in names:
+            return Rows(self.bias, self._bias_rows())
+        return None

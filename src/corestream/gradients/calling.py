@@ -1,0 +1,160 @@
+"""How the model and the loss are called, and what is checked before."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+LossFn = Callable[[Any, Any], Tensor]
+Parameters = Iterable[str | nn.Module]
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """One cross-entropy a sample. A target out of range is an error on CPU; on CUDA, where looking would wait, it becomes NaN."""
+    if outputs.dim() != 2:
+        raise ValueError(
+            f"the default loss takes outputs of shape [N, classes], got {list(outputs.shape)}: give a loss_fn"
+        )
+    if targets.dtype.is_floating_point or targets.dim() != 1:
+        raise ValueError(
+            f"the default loss takes integer targets of shape [N], got {targets.dtype} of shape {list(targets.shape)}: give a loss_fn"
+        )
+    classes = outputs.shape[1]
+    outside = (targets < 0) | (targets >= classes)
+    if not targets.is_cuda:
+        if outside.any():
+            n = int(outside.nonzero()[0])
+            raise ValueError(
+                f"targets[{n}] is {int(targets[n])}, and the model's outputs allow 0 to {classes - 1}"
+            )
+        return F.cross_entropy(outputs, targets.long(), reduction="none")
+    losses = F.cross_entropy(outputs, targets.long().clamp(0, classes - 1), reduction="none")
+    return torch.where(outside, torch.nan, losses)
+
+
+def leaves(inputs: Inputs) -> list[Tensor]:
+    """The tensors of an input, whatever holds them."""
+    if isinstance(inputs, Tensor):
+        return [inputs]
+    return list(inputs.values() if isinstance(inputs, Mapping) else inputs)
+
+
+def map_inputs(function: Callable[[Tensor], Tensor], inputs: Inputs) -> Inputs:
+    """The same kind of input with a function applied to each tensor."""
+    if isinstance(inputs, Tensor):
+        return function(inputs)
+    if isinstance(inputs, Mapping):
+        return {key: function(value) for key, value in inputs.items()}
+    return tuple(function(value) for value in inputs)
+
+
+def join_inputs(parts: Sequence[Inputs]) -> Inputs:
+    """Several inputs of the same kind as one, along the first dimension."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat([part for part in parts if isinstance(part, Tensor)])
+    if isinstance(first, Mapping):
+        return {key: torch.cat([part[key] for part in parts]) for key in first}  # type: ignore[call-overload]
+    return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+
+def call(model: nn.Module, inputs: Inputs) -> Any:
+    """A tensor goes in as model(x), a tuple as model(*x), a dict as model(**x)."""
+    forward = model._call_impl if getattr(model, "_compiled_call_impl", None) is not None else model
+    if isinstance(inputs, Tensor):
+        return forward(inputs)
+    if isinstance(inputs, Mapping):
+        return forward(**inputs)
+    return forward(*inputs)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own module behind torch.compile, DataParallel and DistributedDataParallel."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError(
+            "a TorchScript model cannot be watched layer by layer: give the nn.Module it was made from"
+        )
+    kind = type(model).__name__
+    if kind == "OptimizedModule":
+        return unwrap(model._orig_mod)  # type: ignore[arg-type]
+    if isinstance(model, nn.DataParallel) or kind == "DistributedDataParallel":
+        return unwrap(model.module)  # type: ignore[arg-type]
+    if kind == "FullyShardedDataParallel":
+        raise TypeError(
+            "a model sharded by FSDP has no whole parameters on one machine: give the model before wrapping"
+        )
+    return model
+
+
+def trainable(model: nn.Module, parameters: Parameters | None = None) -> dict[str, Tensor]:
+    """The trainable parameters, or those of them that `parameters` (names or modules) tells, under their first names."""
+    every = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not every:
+        raise ValueError("the model has no trainable parameter: set requires_grad on those that should learn")
+    if parameters is None:
+        return every
+    if isinstance(parameters, str | nn.Module):
+        parameters = [parameters]
+    chosen: set[int] = set()
+    for part in parameters:
+        found = _parameters_of(model, part)
+        if not any(p.requires_grad for p in found):
+            raise ValueError(f"parameters: {part!r} holds no trainable parameter of the model")
+        chosen.update(id(p) for p in found)
+    return {name: p for name, p in every.items() if id(p) in chosen}
+
+
+def _parameters_of(model: nn.Module, part: str | nn.Module) -> list[Tensor]:
+    """A module's parameters, one by its name, or those of the module with that name."""
+    if isinstance(part, nn.Module):
+        return list(part.parameters())
+    named = dict(model.named_parameters(remove_duplicate=False))
+    if part in named:
+        return [named[part]]
+    modules = dict(model.named_modules())
+    if part and part in modules:
+        return list(modules[part].parameters())
+    raise ValueError(f"parameters: the model has no parameter or module named {part!r}")
+
+
+def check_batch(model: nn.Module, batch: Any, argument: str = "batch") -> tuple[Inputs, Any, int]:
+    """(inputs, targets) and how many samples they hold, or an error that names what is wrong."""
+    if not isinstance(batch, Sequence) or len(batch) != 2:
+        raise TypeError(f"{argument} must be a pair (inputs, targets), got {type(batch).__name__}")
+    inputs, targets = batch
+    tensors = leaves(inputs)
+    if not tensors or not all(isinstance(x, Tensor) for x in tensors):
+        raise TypeError(f"{argument}: inputs must be a tensor, or a tuple or dict of tensors")
+    counts = {len(x) if x.dim() else 0 for x in tensors}
+    count = counts.pop()
+    if counts:
+        raise ValueError(
+            f"{argument}: the inputs differ in their first dimension: {[list(x.shape) for x in tensors]}"
+        )
+    if count == 0:
+        raise ValueError(f"{argument} is empty: at least one sample is needed")
+    if isinstance(targets, Tensor) and (targets.dim() == 0 or len(targets) != count):
+        raise ValueError(
+            f"{argument}: {count} inputs but targets of shape {list(targets.shape)}: one target a sample is needed"
+        )
+    home = next(model.parameters()).device
+    for what, tensor in [*(("inputs", x) for x in tensors), ("targets", targets)]:
+        if isinstance(tensor, Tensor) and tensor.device != home:
+            raise ValueError(
+                f"{argument}: {what} are on {tensor.device} and the model is on {home}: move one of them"
+            )
+    return inputs, targets, count
+
+
+def check_losses(losses: Any, count: int) -> Tensor:
+    if not isinstance(losses, Tensor) or losses.shape != (count,):
+        shape = list(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        raise ValueError(
+            f"loss_fn must return one loss a sample, shape [{count}], got {shape}: a loss of torch takes reduction='none'"
+        )
+    return losses

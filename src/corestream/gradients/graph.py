@@ -1,0 +1,44 @@
+"""What the autograd graph says of a forward pass: which nodes count, and how often each parameter is used."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+# Nodes that only hand a parameter on: a use is what lies behind them.
+HANDED_ON = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "ToCopy", "T", "Transpose", "View", "UnsafeView", "ReshapeAlias", "Permute", "Alias", "Clone", "Split",
+        "SplitWithSizes", "Chunk", "Unbind", "Slice", "Narrow", "Unsqueeze", "Squeeze",
+    )
+)  # fmt: skip
+
+
+class Graph:
+    """The graph behind a tensor, walked once."""
+
+    def __init__(self, root: Tensor) -> None:
+        self._consumers: dict[Any, list[Any]] = defaultdict(list)
+        self.nodes: set[Any] = set()
+        self._leaves: dict[int, Any] = {}
+        stack = [root.grad_fn] if root.grad_fn is not None else []
+        while stack:
+            node = stack.pop()
+            if node in self.nodes:
+                continue
+            self.nodes.add(node)
+            if (leaf := getattr(node, "variable", None)) is not None:
+                self._leaves[id(leaf)] = node
+            for child, _ in node.next_functions:
+                if child is not None:
+                    self._consumers[child].append(node)
+                    stack.append(child)
+
+    def uses(self, parameters: Iterable[Tensor]) -> list[int]:
+        """How many operations take each parameter in."""
+        return [self._uses(self._leaves.get(id(parameter))) for parameter in parameters]
+
+    def _uses(self, node: Any) -> int:
+        return sum(self._uses(c) if c.name() in HANDED_ON else 1 for c in self._consumers.get(node, ()))

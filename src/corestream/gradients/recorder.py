@@ -1,0 +1,131 @@
+"""Watch one forward pass: every call of a layer that has a rule, with its input and its place in the autograd graph."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from .rules import RULES, Rule, attention, batch_norm
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a layer during the forward pass."""
+
+    label: str
+    rule: Rule
+    module: nn.Module
+    names: dict[str, str]  # the layer's own name of each wanted parameter -> its name in the model
+    inputs: Tensor
+    version: int  # of the input: an in-place change afterwards would make it useless
+    edge: GradientEdge  # not the output itself, whose gradient is another one after an in-place activation
+    shape: torch.Size  # of the output
+    events: tuple[int, int]
+    rows: tuple[int, int] | None = (
+        None  # the output is only these rows of the parameter: zeros before, zeros after
+    )
+
+    def without(self, names: frozenset[str]) -> "Call":
+        return replace(self, names={own: name for own, name in self.names.items() if name not in names})
+
+    def widened(self, gradient: Tensor) -> Tensor:
+        return gradient if self.rows is None else F.pad(gradient, self.rows)
+
+
+class Recorder:
+    """A context in which the model's calls are recorded; afterwards the model is as it was."""
+
+    def __init__(self, model: nn.Module, wanted: dict[str, Tensor]) -> None:
+        self.calls: list[Call] = []
+        self._model = model
+        self._names = {id(parameter): name for name, parameter in wanted.items()}
+        self._undo: list[Callable[[], None]] = []
+
+    def __enter__(self) -> "Recorder":
+        try:
+            for label, module in self._model.named_modules():
+                self._watch(label, module)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _watch(self, label: str, module: nn.Module) -> None:
+        if type(module) in batch_norm.BATCH_NORMS and batch_norm.uses_batch_statistics(module):
+            self._replace_forward(module, batch_norm.frozen_forward(module))  # type: ignore[arg-type]
+        if type(module) is nn.MultiheadAttention:
+            if any(id(parameter) in self._names for parameter in module.parameters()):
+                self._replace_forward(
+                    module, attention.told_forward(module, self._tell_projection(label, module))
+                )
+            return
+        names = {
+            own: self._names[id(parameter)]
+            for own, parameter in module._parameters.items()
+            if parameter is not None and id(parameter) in self._names
+        }
+        rule = RULES.get(type(module))
+        if rule is None or not names:
+            return
+
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            inputs = args[0] if args else kwargs.get("input")
+            if isinstance(output, Tensor) and output.requires_grad and isinstance(inputs, Tensor):
+                self._record(label, rule, module, names, inputs, output)
+
+        # first in line: another hook may replace the output
+        self._undo.append(module.register_forward_hook(hook, with_kwargs=True, prepend=True).remove)
+
+    def _record(
+        self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
+        rows: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        events = rule.events(module, inputs)
+        edge = get_gradient_edge(output)
+        call = Call(label, rule, module, names, inputs, inputs._version, edge, output.shape, events, rows)
+        self.calls.append(call)
+
+    def _replace_forward(self, module: nn.Module, forward: Any) -> None:
+        before = module.__dict__.get("forward")
+        module.__dict__["forward"] = forward
+
+        def undo() -> None:
+            del module.__dict__["forward"]
+            if before is not None:
+                module.__dict__["forward"] = before
+
+        self._undo.append(undo)
+
+    def _tell_projection(self, label: str, module: nn.Module) -> attention.Tell:
+        rule = RULES[nn.Linear]
+
+        def tell(inputs: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> None:
+            if not output.requires_grad:
+                return
+            found = {"weight": self._locate(weight), "bias": None if bias is None else self._locate(bias)}
+            by_rows: dict[tuple[int, int] | None, dict[str, str]] = {}
+            for own, place in found.items():
+                if place is not None:
+                    by_rows.setdefault(place[1], {})[own] = place[0]
+            for rows, names in by_rows.items():
+                self._record(label, rule, module, names, inputs, output, rows)
+
+        return tell
+
+    def _locate(self, tensor: Tensor) -> tuple[str, tuple[int, int] | None] | None:
+        """The wanted parameter that `tensor` is, or some rows of, with the rows before and after."""
+        if id(tensor) in self._names:
+            return self._names[id(tensor)], None
+        whole = tensor._base
+        if whole is None or id(whole) not in self._names or tensor.shape[1:] != whole.shape[1:]:
+            return None
+        start = tensor.storage_offset() // whole.stride(0)
+        return self._names[id(whole)], (start, whole.shape[0] - start - tensor.shape[0])

@@ -1,0 +1,61 @@
+"""BatchNorm couples the samples of a batch; while gradients are taken, its batch statistics are constants.
+
+This is what makes the gradient of some samples the weighted sum of theirs. It is not the training gradient.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..blocks import Block
+from .normalization import channel_events, channel_rows
+from .rule import Seen, register
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+AnyBatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+
+
+def uses_batch_statistics(module: nn.Module) -> bool:
+    """Whether the layer would normalise by its batch: train mode, or no running statistics."""
+    return isinstance(module, nn.modules.batchnorm._BatchNorm) and (
+        module.training or module.running_mean is None
+    )
+
+
+def is_batch_coupled(model: nn.Module) -> bool:
+    return any(uses_batch_statistics(module) for module in model.modules())
+
+
+def statistics(module: AnyBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean and biased variance to normalise `x` by: the batch's own, as constants, or the running ones."""
+    if not uses_batch_statistics(module):
+        assert module.running_mean is not None
+        assert module.running_var is not None
+        return module.running_mean, module.running_var
+    with torch.no_grad():
+        over = [0, *range(2, x.dim())]
+        wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
+        variance, mean = torch.var_mean(wide, dim=over, correction=0)
+    return mean, variance
+
+
+def frozen_forward(module: AnyBatchNorm) -> Any:
+    """The layer's forward pass with its batch's statistics as constants; it updates nothing."""
+
+    def forward(x: Tensor) -> Tensor:
+        module._check_input_dim(x)
+        mean, variance = statistics(module, x)
+        return F.batch_norm(x, mean, variance, module.weight, module.bias, training=False, eps=module.eps)
+
+    return forward
+
+
+@register(*BATCH_NORMS, events=channel_events)
+def batch_norm(seen: Seen) -> list[Block]:
+    module = seen.module
+    assert isinstance(module, AnyBatchNorm)
+    flat = seen.inputs.flatten(0, 1)
+    normalized = F.batch_norm(flat, *statistics(module, flat), training=False, eps=module.eps)
+    return channel_rows(seen, normalized.view_as(seen.inputs))

@@ -1,0 +1,66 @@
+"""LayerNorm, RMSNorm, GroupNorm, InstanceNorm: y = weight · x̂ + bias, with x̂ made from one sample alone.
+
+The parameters are few, so their rows are written out: Σ_t b_nt ∘ x̂_nt for the weight, Σ_t b_nt for the bias.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..blocks import Block, Rows
+from .rule import Seen, register
+
+
+@register(nn.LayerNorm, events=lambda module, x: (len(module.normalized_shape),) * 2)
+def layer_norm(seen: Seen) -> list[Block]:
+    module = seen.module
+    assert isinstance(module, nn.LayerNorm)
+    normalized = F.layer_norm(seen.inputs, module.normalized_shape, None, None, module.eps)
+    return affine_rows(seen, normalized, over=(1,))
+
+
+@register(nn.RMSNorm, events=lambda module, x: (len(module.normalized_shape),) * 2)
+def rms_norm(seen: Seen) -> list[Block]:
+    module = seen.module
+    assert isinstance(module, nn.RMSNorm)
+    normalized = F.rms_norm(seen.inputs, module.normalized_shape, None, module.eps)
+    return affine_rows(seen, normalized, over=(1,))
+
+
+def channel_events(module: nn.Module, x: Tensor) -> tuple[int, int]:
+    """[N, C, *space]: everything after the first dimension belongs to the sample."""
+    return x.dim() - 1, x.dim() - 1
+
+
+@register(nn.GroupNorm, events=channel_events)
+def group_norm(seen: Seen) -> list[Block]:
+    module = seen.module
+    assert isinstance(module, nn.GroupNorm)
+    flat = seen.inputs.flatten(0, 1)
+    normalized = F.group_norm(flat, module.num_groups, None, None, module.eps).view_as(seen.inputs)
+    return channel_rows(seen, normalized)
+
+
+@register(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, events=channel_events)
+def instance_norm(seen: Seen) -> list[Block]:
+    module = seen.module
+    assert isinstance(module, nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d)
+    flat = seen.inputs.flatten(0, 1)
+    if module.training or not module.track_running_stats:
+        normalized = F.instance_norm(flat, eps=module.eps)
+    else:
+        normalized = F.batch_norm(flat, module.running_mean, module.running_var, eps=module.eps)
+    return channel_rows(seen, normalized.view_as(seen.inputs))
+
+
+def channel_rows(seen: Seen, normalized: Tensor) -> list[Block]:
+    """For [N, T, C, *space]: one weight a channel."""
+    return affine_rows(seen, normalized, over=(1, *range(3, normalized.dim())))
+
+
+def affine_rows(seen: Seen, normalized: Tensor, over: tuple[int, ...]) -> list[Block]:
+    blocks: list[Block] = []
+    if (weight := seen.names.get("weight")) is not None:
+        blocks.append(Rows(weight, (seen.gradient * normalized).sum(over)))
+    if (bias := seen.names.get("bias")) is not None:
+        blocks.append(Rows(bias, seen.gradient.sum(over)))
+    return blocks

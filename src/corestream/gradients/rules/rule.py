@@ -1,0 +1,42 @@
+"""What a layer rule is: how a layer's input and output gradient become blocks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..blocks import Block
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One call of a layer, sample first: what a rule gets to work with."""
+
+    module: nn.Module
+    names: Mapping[
+        str, str
+    ]  # the layer's own name of each wanted parameter ("weight") -> its name in the model
+    inputs: Tensor  # [N, T, *event]
+    gradient: Tensor  # [N, T, *event]: of each sample's loss with respect to the layer's output
+    max_bytes: int
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`events` tells how many trailing dimensions of the input and of the output belong to one position."""
+
+    blocks: Callable[[Seen], list[Block]]
+    events: Callable[[nn.Module, Tensor], tuple[int, int]]
+
+
+RULES: dict[type[nn.Module], Rule] = {}
+
+
+def register(*types: type[nn.Module], events: Callable[[nn.Module, Tensor], tuple[int, int]]):  # type: ignore[no-untyped-def]
+    """Register the decorated function as the rule for these exact layer types."""
+
+    def add(blocks: Callable[[Seen], list[Block]]) -> Callable[[Seen], list[Block]]:
+        RULES.update(dict.fromkeys(types, Rule(blocks, events)))
+        return blocks
+
+    return add

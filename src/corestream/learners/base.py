@@ -1,0 +1,199 @@
+"""The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import NonFiniteError
+from ..gradients import cross_entropy
+from ..gradients.calling import Inputs, LossFn, call, check_batch, check_losses, trainable, unwrap
+from ..memory import ReplayMemory
+from ..selection.scores import Scores
+
+
+class Step:
+    """What one `observe` did: the loss it took a step on, the picked positions (None: the whole batch) and the scores behind them."""
+
+    def __init__(
+        self, learner: "Learner", loss: Tensor, picked: Tensor | None = None, scores: Scores | None = None
+    ) -> None:
+        self._learner, self._loss = learner, loss.detach()
+        self.picked, self.scores = picked, scores
+
+    @property
+    def loss(self) -> Tensor:
+        """The loss, a tensor with no dimension. Reading it on CUDA waits for the device and raises what was found there."""
+        self._learner.check()
+        return self._loss
+
+
+class Learner:
+    """A model that learns from a stream. Methods differ in `_learn`; everything else is here.
+
+    `observe` never waits for a CUDA device: shapes are fixed, what changes from step to step is a tensor, and trouble with values
+    sets a flag that `check`, `end_task` and the returned loss raise. Its random choices come from `generator` alone, which lies on
+    the model's device and is made from torch's own when none is given.
+    """
+
+    memory: ReplayMemory | None = None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        loss_fn: LossFn | None = None,
+        lr_decay: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if not 0 < lr_decay <= 1:
+            raise ValueError(f"lr_decay must be in (0, 1], got {lr_decay}")
+        self.model = unwrap(model)
+        self.parameters = trainable(self.model)
+        self.device = next(iter(self.parameters.values())).device
+        if generator is not None and generator.device.type != self.device.type:
+            raise ValueError(f"generator is on {generator.device} and the model is on {self.device}")
+        if generator is None:
+            generator = torch.Generator(self.device)
+            generator.manual_seed(int(torch.randint(2**62, ()).item()))
+        self.optimizer, self.loss_fn, self.lr_decay, self.generator = (
+            optimizer,
+            loss_fn or cross_entropy,
+            lr_decay,
+            generator,
+        )
+        self.task = 0  # tasks ended so far
+        self._spoiled = torch.zeros((), dtype=torch.bool, device=self.device)
+
+    # The verbs
+
+    def observe(self, x: Any, y: Tensor, task: Tensor | None = None, *, ids: Tensor | None = None) -> Step:
+        """Learn from a batch. `task` goes to the model as its second argument; `ids` travel with samples that are kept."""
+        inputs = x if task is None else (x, task)
+        check_batch(self.model, (inputs, y))
+        return self._learn(inputs, y, ids)
+
+    def start_sweep(self) -> None:
+        """A new pass over the task's data begins."""
+
+    def end_task(self, data: Iterable[Any] | None = None) -> None:
+        """The task is over; `data` are its batches once more, for methods that want another look."""
+        self.check()
+        self._finish_task(data)
+        self.task += 1
+        self.optimizer.state.clear()
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["lr"] * self.lr_decay
+
+    def check(self) -> None:
+        """Raise what went wrong with values since the last look."""
+        if bool(self._spoiled):
+            self._spoiled.zero_()
+            raise NonFiniteError(
+                f"task {self.task}: a batch had no sample with a finite loss and gradient: the model has diverged, or its inputs "
+                "or targets are not finite or out of range"
+            )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything, as one flat dict of tensors: model, optimiser, memory, counters, generators."""
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "model": self.model.state_dict(),
+            "optimizer": _optimizer_state(self.optimizer),
+            "learner": {
+                "task": torch.tensor(self.task),
+                "spoiled": self._spoiled,
+                "generator": self.generator.get_state(),
+                **self._state(),
+            },
+        }
+        if self.memory is not None:
+            parts["memory"] = self.memory.state_dict()
+        return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, value in state.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = value
+        own = parts["learner"]
+        self.model.load_state_dict(parts["model"])
+        _load_optimizer_state(self.optimizer, parts.get("optimizer", {}))
+        self.task = int(own["task"])
+        self._spoiled.copy_(own["spoiled"])
+        self.generator.set_state(own["generator"].cpu())
+        if self.memory is not None:
+            self.memory.load_state_dict(parts["memory"])
+        self._load_state(own)
+
+    # What a method fills in
+
+    def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
+        raise NotImplementedError
+
+    def _finish_task(self, data: Iterable[Any] | None) -> None:
+        pass
+
+    def _state(self) -> dict[str, Tensor]:
+        return {}
+
+    def _load_state(self, state: dict[str, Tensor]) -> None:
+        pass
+
+    # What methods share
+
+    def _losses(self, inputs: Inputs, targets: Tensor) -> Tensor:
+        """One loss a sample, from an ordinary forward pass."""
+        return check_losses(self.loss_fn(call(self.model, inputs), targets), len(targets))
+
+    def _step(self, gradients: Mapping[str, Tensor | None]) -> None:
+        """One step of the optimiser along given gradients; parameters with None are left alone."""
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients.get(name)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _descend(self, loss: Tensor) -> None:
+        """One ordinary step down a loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _spoil(self, condition: Tensor) -> None:
+        """Raise when the condition holds: at once on CPU, at the next look on CUDA."""
+        self._spoiled.logical_or_(condition)
+        if not condition.is_cuda:
+            self.check()
+
+
+def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
+    """The mean over the valid samples; what is not valid cannot spoil it."""
+    return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    whole = optimizer.state_dict()
+    groups = json.dumps(
+        [{k: v for k, v in g.items() if k != "params"} for g in whole["param_groups"]]
+    ).encode()
+    state = {"groups": torch.frombuffer(bytearray(groups), dtype=torch.uint8)}
+    for index, values in whole["state"].items():
+        for name, value in values.items():
+            if value is not None:
+                state[f"state.{index}.{name}"] = value if isinstance(value, Tensor) else torch.tensor(value)
+    return state
+
+
+def _load_optimizer_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
+    whole = optimizer.state_dict()
+    for group, saved in zip(whole["param_groups"], json.loads(bytes(state["groups"].tolist())), strict=True):
+        group.update({k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
+    whole["state"] = {}
+    for name, value in state.items():
+        if name.startswith("state."):
+            _, index, key = name.split(".", 2)
+            whole["state"].setdefault(int(index), {})[key] = value.clone()
+    optimizer.load_state_dict(whole)

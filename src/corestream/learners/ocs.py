@@ -1,0 +1,271 @@
+"""OCS: online coreset selection (Algorithm 1, Eq. 6 to 9)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..gradients import PerSampleGradients, is_batch_coupled
+from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
+from ..gradients.per_sample import DEFAULT_MAX_BYTES, capture, unchanged_buffers
+from ..memory import ReplayMemory, Reservoir, Samples
+from ..memory.balance import balanced, groups
+from ..selection.criteria import Criteria, gradient_criteria
+from ..selection.scores import MODES, Scores, in_mode, require_finite, score, top, weigh
+from .base import Learner, Step, weighted_mean
+
+SCORED_AT_ONCE = 250  # candidates, when the memory is filled or shrunk by score
+
+
+class OCS(Learner):
+    """Train on the k samples of each batch that best represent it, differ from each other and agree with the memory.
+
+    `k` is κ, `tau` τ and `lam` λ of the paper. `reference` is what A compares with: the whole "memory", the "replay" batch, or a random
+    draw of so many samples. `weights` scale S, V and A. The first `warm_start` batches of a task are picked from at random. A random
+    `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, or those of best "score" S + V.
+    `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
+
+    One forward and backward serve selection and update where samples do not depend on each other (`single_pass`: True, False or
+    "auto"). `task_free=True` is for streams without task boundaries: picks join the memory at once.
+    """
+
+    memory: ReplayMemory
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        memory: ReplayMemory,
+        *,
+        loss_fn: LossFn | None = None,
+        k: int = 10,
+        tau: float = 1000.0,
+        lam: float = 1.0,
+        replay: int = 10,
+        reference: str | int = "memory",
+        weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        warm_start: int = 100,
+        candidates: int = 1000,
+        fill: str = "random",
+        parameters: Parameters | None = None,
+        score_mode: str | None = None,
+        single_pass: bool | str = "auto",
+        lr_decay: float = 1.0,
+        task_free: bool = False,
+        generator: torch.Generator | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        super().__init__(model, optimizer, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
+        _check(k=k, replay=replay, candidates=candidates, max_bytes=max_bytes)
+        if warm_start < 0 or lam < 0:
+            raise ValueError(f"warm_start and lam must not be negative, got {warm_start} and {lam}")
+        if reference not in ("memory", "replay") and (isinstance(reference, bool | str) or reference < 1):
+            raise ValueError(
+                f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
+            )
+        if fill not in ("random", "score"):
+            raise ValueError(f"fill must be 'random' or 'score', got {fill!r}")
+        if score_mode not in MODES:
+            raise ValueError(f"score_mode must be None, 'train' or 'eval', got {score_mode!r}")
+        if single_pass not in (True, False, "auto"):
+            raise ValueError(f"single_pass must be True, False or 'auto', got {single_pass!r}")
+        if len(weights) != 3:
+            raise ValueError(f"weights must be three numbers, for S, V and A, got {weights!r}")
+        if task_free and memory.policy == "reservoir":
+            raise ValueError(
+                "task_free=True has a policy of its own: give a ReplayMemory without policy='reservoir'"
+            )
+        self.memory = memory
+        self.k, self.tau, self.lam, self.replay, self.reference = k, tau, lam, replay, reference
+        self.weights, self.fill, self.score_mode, self.single_pass = weights, fill, score_mode, single_pass
+        self.task_free, self.max_bytes = task_free, max_bytes
+        self.selected = None if parameters is None else list(trainable(self.model, parameters))
+        self.candidates = Reservoir(candidates)
+        self._warm = torch.full((), warm_start, device=self.device)
+        self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # since the last task ended
+
+    # One step
+
+    def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
+        reference, replayed = self._draw()
+        if self._in_one_pass():
+            step = self._learn_in_one_pass(inputs, targets, reference, replayed)
+        else:
+            step = self._learn_in_two_passes(inputs, targets, reference, replayed)
+        self._remember(inputs, targets, ids, step)
+        self._steps += 1
+        return step
+
+    def _in_one_pass(self) -> bool:
+        with in_mode(self.model, self.score_mode):
+            coupled = is_batch_coupled(self.model)
+        other_mode = self.score_mode is not None and self.model.training != (self.score_mode == "train")
+        if self.single_pass is True and (coupled or other_mode):
+            raise ValueError(
+                "single_pass=True: the model normalises by its batch, or score_mode is not the mode it trains in, so that the "
+                "gradients of selection are not those of the update; give single_pass='auto' or False"
+            )
+        return self.single_pass is not False and not coupled and not other_mode
+
+    def _draw(self) -> tuple[Samples | None, Samples | Tensor | None]:
+        """The reference and the replay batch of this step; replayed samples of the reference are told by their positions in it."""
+        if not len(self.memory):
+            return None, None
+        positions = self.memory.draw(self.replay, self.generator)
+        if self.reference == "memory":
+            return self.memory.samples, positions
+        if self.reference == "replay":
+            return self.memory.samples[positions], torch.arange(len(positions), device=positions.device)
+        assert isinstance(self.reference, int)
+        return self.memory.sample(self.reference, self.generator), self.memory.samples[positions]
+
+    def _learn_in_one_pass(
+        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
+    ) -> Step:
+        count, parts = len(targets), [(inputs, targets)]
+        if reference is not None:
+            parts.append((reference.inputs, reference.targets))
+        if isinstance(replayed, Samples):
+            parts.append((replayed.inputs, replayed.targets))
+        x, y = _join(parts)
+        grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
+        scored = grads if self.selected is None else grads.only(self.selected)
+        behind = count + (0 if reference is None else len(reference))
+        criteria = gradient_criteria(scored[:count], None if reference is None else scored[count:behind])
+        scores, picked = self._pick(criteria, inputs, grads)
+        rows, weights = picked.clamp_min(0), _means(picked)
+        if replayed is not None:
+            start = count if isinstance(replayed, Tensor) else behind
+            positions = (
+                replayed if isinstance(replayed, Tensor) else torch.arange(len(replayed), device=rows.device)
+            )
+            rows = torch.cat([rows, start + positions])
+            weights = torch.cat([weights, weights.new_full((len(positions),), self.lam / len(positions))])
+        chosen = grads[rows]
+        gradients = chosen.combine(weights)
+        self._step({name: None if name in grads.unused else g for name, g in gradients.items()})
+        loss = torch.where(weights > 0, chosen.losses, 0) @ weights
+        return Step(self, loss, picked, scores)
+
+    def _learn_in_two_passes(
+        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
+    ) -> Step:
+        """Score first; then an ordinary forward and backward over the picked and over the replay batch, each with its own statistics."""
+        wanted = self.parameters if self.selected is None else {n: self.parameters[n] for n in self.selected}
+        with in_mode(self.model, self.score_mode):
+            grads = self._gradients(inputs, targets, wanted)
+            others = (
+                None if reference is None else self._gradients(reference.inputs, reference.targets, wanted)
+            )
+        scores, picked = self._pick(gradient_criteria(grads, others), inputs, grads)
+        del grads, others
+        rows = picked.where(
+            picked >= 0, picked[0]
+        )  # the best sample stands in, with no weight, for those that are missing
+        losses = self._losses(map_inputs(lambda column: column[rows], inputs), targets[rows])
+        loss = weighted_mean(losses, picked >= 0)
+        if replayed is not None:
+            assert reference is not None
+            again = replayed if isinstance(replayed, Samples) else reference[replayed]
+            loss = loss + self.lam * self._losses(again.inputs, again.targets).mean()
+        self._descend(loss)
+        return Step(self, loss, picked, scores)
+
+    def _gradients(self, inputs: Inputs, targets: Tensor, wanted: dict[str, Tensor]) -> PerSampleGradients:
+        with unchanged_buffers(self.model):
+            return capture(self.model, self.loss_fn, inputs, targets, len(targets), wanted, self.max_bytes)
+
+    def _pick(self, criteria: Criteria, inputs: Inputs, grads: PerSampleGradients) -> tuple[Scores, Tensor]:
+        """The k best samples, or k at random while the task is new."""
+        scores = weigh(criteria, self.tau, self.weights)
+        if not scores.total.is_cuda:
+            require_finite(scores.total, inputs, grads)
+        self._spoil(~criteria.finite.any())
+        chance = torch.rand(
+            len(scores.total), generator=self.generator, device=self.device, dtype=scores.total.dtype
+        )
+        chance = torch.where(criteria.finite, chance, -torch.inf)
+        return scores, top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
+
+    # The memory
+
+    def start_sweep(self) -> None:
+        """Candidates for the memory are the picks from here on."""
+        self.candidates.clear()
+
+    def _remember(self, inputs: Inputs, targets: Tensor, ids: Tensor | None, step: Step) -> None:
+        assert step.picked is not None
+        rows = step.picked.clamp_min(0)
+        chosen = Samples.of(inputs, targets, self.task, ids)[rows]
+        if self.task_free:
+            self._join_memory(chosen[step.picked >= 0])
+        else:
+            self.candidates.add(chosen, step.picked >= 0, self.generator)
+
+    def _finish_task(self, data: Iterable[Any] | None) -> None:
+        """Fill the memory from the candidates, J/t a task, and shrink the older tasks to the best S + V of what they hold."""
+        kept = self.candidates.kept()
+        if not self.task_free and kept is not None:
+            priority = self._worth(kept) if self.fill == "score" else None
+            self.memory.store(kept, priority=priority, shrink_priority=self._worth, generator=self.generator)
+        self.candidates.clear()
+        self._steps.zero_()
+
+    def _worth(self, samples: Samples) -> Tensor:
+        """S + V of samples among themselves, under the model as it is."""
+        parts = []
+        for start in range(0, len(samples), SCORED_AT_ONCE):
+            part = samples[start : start + SCORED_AT_ONCE]
+            batch = (part.inputs, part.targets)
+            scores = score(
+                self.model,
+                self.loss_fn,
+                batch,
+                parameters=self.selected,
+                mode=self.score_mode,
+                max_bytes=self.max_bytes,
+            )
+            parts.append(scores.total)
+        return torch.cat(parts)
+
+    def _join_memory(self, samples: Samples) -> None:
+        """Without task boundaries: what is picked is kept at once, and the fullest class gives up its least worthy."""
+        joined = samples if not len(self.memory) else Samples.join([self.memory.samples, samples])
+        if len(joined) > self.memory.capacity:
+            if self.fill == "score":
+                priority = self._worth(joined)
+            else:
+                priority = torch.rand(len(joined), generator=self.generator, device=self.device)
+            members = groups(joined.targets, self.memory.balance)
+            joined = joined[balanced(members, self.memory.capacity, priority).sort().values]
+        self.memory.replace(joined)
+
+    def _state(self) -> dict[str, Tensor]:
+        kept = {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
+        return {"steps": self._steps, **kept}
+
+    def _load_state(self, state: dict[str, Tensor]) -> None:
+        self._steps.copy_(state["steps"])
+        prefix = "candidates."
+        self.candidates.load_state_dict(
+            {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}
+        )
+
+
+def _check(**numbers: int) -> None:
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def _join(parts: list[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:
+    if len(parts) == 1:
+        return parts[0]
+    return join_inputs([inputs for inputs, _ in parts]), torch.cat([targets for _, targets in parts])
+
+
+def _means(picked: Tensor) -> Tensor:
+    """Equal weights over the picks that are there."""
+    there = (picked >= 0).float()
+    return there / there.sum().clamp_min(1)

@@ -1,0 +1,41 @@
+"""Choose a quota of samples as evenly over groups as they allow."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Balance = str | None | Callable[[Tensor], Tensor]
+
+
+def groups(targets: Tensor, balance: Balance) -> Tensor:
+    """The group each sample counts towards: its class, none at all, or what a callable makes of the targets."""
+    if balance is None:
+        return torch.zeros(len(targets), dtype=torch.long, device=targets.device)
+    if callable(balance):
+        found = balance(targets)
+        if not isinstance(found, Tensor) or found.shape != (len(targets),):
+            raise ValueError(f"balance must return one group a sample, shape [{len(targets)}]")
+        return found
+    if targets.dim() != 1 or targets.is_floating_point():
+        raise ValueError(
+            f"balance='class' needs one integer target a sample, got {targets.dtype} of shape {list(targets.shape)}: "
+            "give balance=None, or a callable that maps targets to groups"
+        )
+    return targets
+
+
+def balanced(members: Tensor, quota: int, priority: Tensor) -> Tensor:
+    """The indices of `quota` samples, group by group in turn, within a group by falling priority.
+
+    A group with too few leaves its share to the others, so that fewer than the quota come only where fewer samples exist.
+    """
+    order = torch.argsort(priority, descending=True, stable=True)
+    ordered = members[order]
+    rank = torch.empty_like(order)
+    by_group = torch.argsort(ordered, stable=True)
+    sizes = torch.unique_consecutive(ordered[by_group], return_counts=True)[1]
+    starts = torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+    rank[by_group] = torch.arange(len(order), device=order.device) - starts
+    turns = torch.argsort(rank, stable=True)[:quota]
+    return order[turns]

@@ -1,0 +1,199 @@
+"""The replay memory: what is kept of the tasks that have passed, bounded by its capacity."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..gradients.calling import Inputs
+from .balance import Balance, balanced, groups
+from .reservoir import Reservoir
+from .samples import Samples
+
+POLICIES = ("quota", "fixed", "per-class", "reservoir")
+
+
+class ReplayMemory:
+    """At most `capacity` (J) samples, kept by one of four policies.
+
+    - "quota": J/t samples of each of the t tasks so far; older tasks shrink as new ones come.
+    - "fixed": J/T samples a task, T given by `tasks`.
+    - "per-class": one sample of each of a task's classes.
+    - "reservoir": a uniform sample of all that passed; `add` it as it comes.
+
+    `balance` spreads a task's share over classes ("class"), over the groups a callable makes of the targets, or over nothing (None).
+    Inputs may be a tensor or a tuple or dict of tensors, of any shape and dtype; they stay on the device they came on.
+    """
+
+    def __init__(
+        self, capacity: int, *, policy: str = "quota", balance: Balance = "class", tasks: int | None = None
+    ) -> None:
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+            raise ValueError(f"capacity must be a whole number of at least 1, got {capacity!r}")
+        if policy not in POLICIES:
+            raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+        if balance not in ("class", None) and not callable(balance):
+            raise ValueError(f"balance must be 'class', None or a callable, got {balance!r}")
+        if (policy == "fixed") != (tasks is not None):
+            raise ValueError("tasks, the number of tasks T, goes with policy='fixed' and with no other")
+        if tasks is not None and not 1 <= tasks <= capacity:
+            raise ValueError(f"tasks must be between 1 and the capacity of {capacity}, got {tasks}")
+        self.capacity, self.policy, self.balance, self.tasks_expected = capacity, policy, balance, tasks
+        self._kept: Samples | None = None
+        self._reservoir = Reservoir(capacity) if policy == "reservoir" else None
+        self._passed = 0  # samples seen by the reservoir
+
+    def __len__(self) -> int:
+        if self._reservoir is not None:
+            return min(self._passed, self.capacity)
+        return 0 if self._kept is None else len(self._kept)
+
+    @property
+    def samples(self) -> Samples:
+        """All that is kept."""
+        if self._reservoir is not None and len(self):
+            return self._reservoir.slots[self._reservoir.keys.topk(len(self)).indices]
+        if self._kept is None:
+            raise LookupError("the memory is empty")
+        return self._kept
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.samples.inputs
+
+    @property
+    def targets(self) -> Tensor:
+        return self.samples.targets
+
+    @property
+    def tasks(self) -> Tensor:
+        """The task each sample came from."""
+        return self.samples.tasks
+
+    @property
+    def ids(self) -> Tensor:
+        """The caller's id of each sample, −1 where none was given."""
+        return self.samples.ids
+
+    def counts(self) -> dict[int, int]:
+        """How many samples of each task are kept."""
+        if not len(self):
+            return {}
+        tasks, numbers = torch.unique(self.tasks, return_counts=True)
+        return dict(zip(tasks.tolist(), numbers.tolist(), strict=True))
+
+    def sample(self, count: int, generator: torch.Generator | None = None) -> Samples:
+        """`count` samples drawn uniformly without replacement, all of them where fewer are kept."""
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}")
+        if self._reservoir is not None and len(self):
+            filled = self._reservoir.keys >= 0
+            keys = torch.rand(self.capacity, generator=generator, device=filled.device)
+            return self._reservoir.slots[torch.where(filled, keys, -1).topk(min(count, len(self))).indices]
+        return self.samples[self.draw(count, generator)]
+
+    def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """The positions in `samples` of a uniform draw without replacement."""
+        keys = torch.rand(len(self), generator=generator, device=self.targets.device)
+        return keys.topk(min(count, len(self))).indices
+
+    def add(self, samples: Samples, generator: torch.Generator | None = None) -> None:
+        """Let samples pass by a reservoir."""
+        if self._reservoir is None:
+            raise ValueError(
+                f"add is for policy='reservoir', and this memory has policy={self.policy!r}: use store"
+            )
+        self._reservoir.add(samples, torch.ones_like(samples.tasks, dtype=torch.bool), generator)
+        self._passed += len(samples)
+
+    def store(
+        self,
+        candidates: Samples,
+        *,
+        priority: Tensor | None = None,
+        shrink_priority: Callable[[Samples], Tensor] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Keep a task's share of its candidates, and make room for it.
+
+        Of the candidates, and of each older task that must shrink, those with the largest priority stay, class by class in turn;
+        where no priority is given, random ones.
+        """
+        if self._reservoir is not None:
+            raise ValueError(
+                "store is for memories with a share for each task; a reservoir takes samples by add"
+            )
+        older = self._by_task()
+        quota = self._quota(candidates, len(older) + 1)
+        if self.policy == "quota":
+            older = [self._choose(kept, quota, shrink_priority, generator) for kept in older]
+        chosen = self._choose(candidates, quota, None if priority is None else lambda _: priority, generator)
+        kept = Samples.join([*older, chosen])
+        if len(kept) > self.capacity:
+            raise ValueError(
+                f"the memory's capacity of {self.capacity} is too small: {len(kept)} samples are to be kept under policy={self.policy!r}"
+            )
+        self._kept = kept
+
+    def replace(self, samples: Samples) -> None:
+        """Set what is kept, for methods with a policy of their own."""
+        if len(samples) > self.capacity:
+            raise ValueError(f"{len(samples)} samples do not fit a memory of capacity {self.capacity}")
+        self._kept = samples
+
+    def _quota(self, candidates: Samples, tasks: int) -> int:
+        if self.policy == "per-class":
+            return len(torch.unique(groups(candidates.targets, self.balance)))
+        quota = self.capacity // (self.tasks_expected or tasks)
+        if quota < 1:
+            raise ValueError(
+                f"a memory of capacity {self.capacity} has no room for {tasks} tasks: give a larger capacity"
+            )
+        return quota
+
+    def _choose(
+        self,
+        samples: Samples,
+        quota: int,
+        priority: Callable[[Samples], Tensor] | None,
+        generator: torch.Generator | None,
+    ) -> Samples:
+        if len(samples) <= quota:
+            return samples
+        if priority is None:
+            ranks = torch.rand(len(samples), generator=generator, device=samples.targets.device)
+        else:
+            ranks = priority(samples)
+        return samples[balanced(groups(samples.targets, self.balance), quota, ranks)]
+
+    def _by_task(self) -> list[Samples]:
+        if self._kept is None:
+            return []
+        return [self._kept[self._kept.tasks == task] for task in torch.unique(self._kept.tasks)]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """A flat dict of tensors, which safetensors can write."""
+        state = {"capacity": torch.tensor(self.capacity), "passed": torch.tensor(self._passed)}
+        if self._reservoir is not None:
+            return state | {
+                f"reservoir.{name}": value for name, value in self._reservoir.state_dict().items()
+            }
+        if self._kept is not None:
+            state |= {f"samples.{name}": value.clone() for name, value in self._kept.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        if int(state["capacity"]) != self.capacity:
+            raise ValueError(
+                f"this memory has capacity {self.capacity}, and the state is of one with {int(state['capacity'])}"
+            )
+        self._passed = int(state["passed"])
+        if self._reservoir is not None:
+            prefix = "reservoir."
+            self._reservoir.load_state_dict(
+                {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}
+            )
+            return
+        prefix = "samples."
+        columns = {n.removeprefix(prefix): v.clone() for n, v in state.items() if n.startswith(prefix)}
+        self._kept = Samples.from_state_dict(columns) if columns else None

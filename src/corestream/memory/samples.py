@@ -1,0 +1,79 @@
+"""Samples with all that is known of them, as columns of tensors."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..gradients.calling import Inputs, join_inputs, leaves, map_inputs
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs (a tensor, or a tuple or dict of tensors), targets, the task each came from, and the caller's id of each (−1 if none)."""
+
+    inputs: Inputs
+    targets: Tensor
+    tasks: Tensor
+    ids: Tensor
+
+    @classmethod
+    def of(
+        cls, inputs: Inputs, targets: Tensor, task: int | Tensor = 0, ids: Tensor | None = None
+    ) -> "Samples":
+        shape, device = (len(targets),), targets.device
+        tasks = task.to(device) if isinstance(task, Tensor) else torch.full(shape, task, device=device)
+        known = torch.full(shape, -1, device=device) if ids is None else ids.to(device)
+        return cls(inputs, targets, tasks, known)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Samples":
+        return Samples(
+            map_inputs(function, self.inputs),
+            function(self.targets),
+            function(self.tasks),
+            function(self.ids),
+        )
+
+    def __getitem__(self, index: slice | Tensor) -> "Samples":
+        return self.map(lambda column: column[index])
+
+    def columns(self) -> list[Tensor]:
+        return [*leaves(self.inputs), self.targets, self.tasks, self.ids]
+
+    @staticmethod
+    def join(parts: Sequence["Samples"]) -> "Samples":
+        return Samples(
+            join_inputs([part.inputs for part in parts]),
+            torch.cat([part.targets for part in parts]),
+            torch.cat([part.tasks for part in parts]),
+            torch.cat([part.ids for part in parts]),
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """A flat dict: "targets", "tasks", "ids" and "inputs", "inputs.0", "inputs.1", … or "inputs.name" and so on."""
+        state = {"targets": self.targets, "tasks": self.tasks, "ids": self.ids}
+        if isinstance(self.inputs, Tensor):
+            return state | {"inputs": self.inputs}
+        pairs = self.inputs.items() if isinstance(self.inputs, Mapping) else enumerate(self.inputs)
+        kind = "key" if isinstance(self.inputs, Mapping) else "at"
+        return state | {f"inputs.{kind}.{name}": value for name, value in pairs}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Tensor]) -> "Samples":
+        inputs: Any
+        if "inputs" in state:
+            inputs = state["inputs"]
+        elif any(name.startswith("inputs.key.") for name in state):
+            prefix = "inputs.key."
+            inputs = {
+                name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+            }
+        else:
+            count = sum(name.startswith("inputs.at.") for name in state)
+            inputs = tuple(state[f"inputs.at.{i}"] for i in range(count))
+        return cls(inputs, state["targets"], state["tasks"], state["ids"])

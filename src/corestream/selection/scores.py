@@ -1,0 +1,122 @@
+"""Scores of a batch's samples, and the picks they lead to (Eq. 6 and 8)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import NonFiniteError
+from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradients
+from ..gradients.calling import LossFn, Parameters, check_batch, join_inputs, leaves, unwrap
+from ..gradients.per_sample import DEFAULT_MAX_BYTES
+from .criteria import Criteria, gradient_criteria
+
+MODES = (None, "train", "eval")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """S, V, A and their weighted total for each sample; a sample that is not finite has total −inf."""
+
+    similarity: Tensor
+    diversity: Tensor
+    affinity: Tensor
+    total: Tensor
+
+    def top(self, k: int) -> Tensor:
+        """The indices of the k best samples, best first; −1 where fewer than k are finite. All of them when k exceeds N."""
+        return top(self.total, k)
+
+
+def top(total: Tensor, k: int) -> Tensor:
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    values, indices = total.topk(min(k, len(total)))
+    return torch.where(values > -torch.inf, indices, -1)
+
+
+def weigh(criteria: Criteria, tau: float, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Scores:
+    """α S + β V + γ τ A (Eq. 8)."""
+    similarity, diversity, affinity, finite = criteria
+    total = weights[0] * similarity + weights[1] * diversity + weights[2] * tau * affinity
+    low = torch.full_like(total, -torch.inf)
+    return Scores(similarity, diversity, affinity, torch.where(finite, total, low))
+
+
+def score(
+    model: nn.Module,
+    loss_fn: LossFn | None,
+    batch: tuple[Any, Any],
+    reference: tuple[Any, Any] | None = None,
+    *,
+    tau: float = 1000.0,
+    weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
+    parameters: Parameters | None = None,
+    mode: str | None = None,
+    route: str = "auto",
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Scores:
+    """Score each sample of the batch by the gradient of its own loss (Eq. 8).
+
+    `reference` is a pair like `batch`, the samples that A compares with; `mode` ("train" or "eval") is the model's mode meanwhile,
+    its own when None. `route` forces one of the two exact ways to S, V and A: "gram", or "linear" in the number of samples.
+    """
+    model = unwrap(model)
+    with in_mode(model, mode):
+        if reference is None or is_batch_coupled(model):
+            grads = per_sample_gradients(model, loss_fn, batch, parameters=parameters, max_bytes=max_bytes)
+            others = None
+            if reference is not None:
+                others = per_sample_gradients(
+                    model, loss_fn, reference, parameters=parameters, max_bytes=max_bytes
+                )
+        else:
+            count = check_batch(model, batch)[2]
+            check_batch(model, reference, "reference")
+            joined = (join_inputs([batch[0], reference[0]]), join_inputs([batch[1], reference[1]]))
+            both = per_sample_gradients(model, loss_fn, joined, parameters=parameters, max_bytes=max_bytes)
+            grads, others = both[:count], both[count:]
+    scores = weigh(gradient_criteria(grads, others, route), tau, weights)
+    if not scores.total.is_cuda:
+        require_finite(scores.total, batch[0], grads)
+    return scores
+
+
+def require_finite(total: Tensor, inputs: Any, grads: PerSampleGradients) -> None:
+    """At least one sample must have a score."""
+    if bool((total > -torch.inf).any()):
+        return
+    bad = [n for n in range(len(total)) if not all(bool(torch.isfinite(x[n]).all()) for x in leaves(inputs))]
+    if bad:
+        raise NonFiniteError(
+            f"no sample of the batch has a finite loss and gradient; the inputs of samples {bad} are not finite"
+            + (
+                ", and under batch statistics one bad input spoils the whole batch"
+                if len(bad) < len(total)
+                else ""
+            )
+        )
+    raise NonFiniteError(
+        f"no sample of the batch has a finite loss and gradient (losses {grads.losses.min():g} to {grads.losses.max():g}): "
+        "the model has diverged, or loss_fn is not finite on these outputs"
+    )
+
+
+@contextmanager
+def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
+    """The model in train or eval mode for a while; each module's own flag is restored."""
+    if mode not in MODES:
+        raise ValueError(f"mode must be None, 'train' or 'eval', got {mode!r}")
+    if mode is None:
+        yield
+        return
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        model.train(mode == "train")
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
