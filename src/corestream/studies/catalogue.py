@@ -31,12 +31,21 @@ class Condition:
 
 @dataclass(frozen=True)
 class Row:
-    """A method under the paper's label; `settings` replaces its own, `times_capacity` enlarges its memory."""
+    """A method under a label; `settings` replaces its own, `times_capacity` enlarges its memory.
+
+    `protocol` is whose settings it starts from: the paper's, OCS's schedule, or the best known here.
+    """
 
     label: str
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     times_capacity: int = 1
+    protocol: str = "paper"
+
+    @property
+    def paper_label(self) -> str:
+        """The paper's row to compare with: the same for every protocol."""
+        return self.label.partition(":")[0]
 
 
 Kind = Literal["table", "curves", "memory sizes", "interpolation", "kept pictures", "t-SNE"]
@@ -63,10 +72,11 @@ class Study:
         return replace(self, conditions=own or tuple(moved))
 
     def with_methods(self, names: Sequence[str]) -> Study:
-        """Only these rows, by label or method; a method the study does not have becomes a row of its own."""
+        """Only these rows, by label, else by method; a method the study does not have becomes a new row."""
         rows: dict[str, Row] = {}
         for name in names:
-            found = [row for row in self.rows if name in (row.label, row.method)] or [Row(name, name)]
+            labelled = [row for row in self.rows if row.label == name]
+            found = labelled or [row for row in self.rows if row.method == name] or [_row(name)]
             rows |= {row.label: row for row in found}
         return replace(self, rows=tuple(rows.values()))
 
@@ -76,8 +86,14 @@ def study(name: str) -> Study:
     return STUDIES[check_name("study", name, STUDIES)]
 
 
+def _row(name: str) -> Row:
+    """`uniform`, or `uniform:ocs-schedule` for another protocol than the paper's."""
+    method, _, protocol = name.partition(":")
+    return Row(name, method, protocol=protocol or "paper")
+
+
 def _methods(*names: str) -> tuple[Row, ...]:
-    return tuple(Row(name, name) for name in names)
+    return tuple(_row(name) for name in names)
 
 
 def _criteria(label: str) -> Row:
@@ -86,7 +102,7 @@ def _criteria(label: str) -> Row:
 
 
 def _interpolated(share: float, affinity: float) -> Row:
-    label = f"α = {share:g}, {'with' if affinity else 'without'} A"
+    label = f"α={share:g} {'with' if affinity else 'without'} A"
     return Row(label, "ocs", {"weights": (share, round(1 - share, 1), affinity)})
 
 
@@ -106,7 +122,6 @@ MAIN = tuple(
     for imbalanced in (False, True)
     for benchmark in ("rotated-mnist", "split-cifar100", "multi-datasets")
 )
-CURRENT = {"select_current": True}
 
 _ALL = (
     Study(
@@ -115,7 +130,9 @@ _ALL = (
         _methods(
             "finetune", "ewc", "stable-sgd", "a-gem", "er-reservoir", "uniform", "icarl", "kmeans-features"
         )
-        + _methods("kmeans-embedding", "grad-matching", "gss", "er-mir", "bilevel", "ocs", "multitask"),
+        + _methods("kmeans-embedding", "grad-matching", "gss", "er-mir", "bilevel", "ocs", "multitask")
+        + _methods("finetune:ocs-schedule", "uniform:ocs-schedule", "icarl:ocs-schedule")
+        + _methods("er-mir:ocs-schedule", "ocs:best"),
         MAIN,
     ),
     Study(
@@ -154,7 +171,7 @@ _ALL = (
         "Current-task adaptation",
         _methods("finetune", "stable-sgd")
         + tuple(
-            Row(name, name, CURRENT)
+            Row(name, name, {"adapt": True})
             for name in ("uniform", "icarl", "kmeans-features", "kmeans-embedding", "grad-matching")
         )
         + _methods("ocs", "multitask"),
@@ -198,7 +215,7 @@ _ALL = (
         "figure5",
         "Memory sizes",
         tuple(
-            Row(f"{method}, J × {times}", method, times_capacity=times)
+            Row(f"{method} J×{times}", method, times_capacity=times)
             for method in ("uniform", "icarl", "ocs")
             for times in (1, 2, 3, 5, 10)
         ),

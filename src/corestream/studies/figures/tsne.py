@@ -23,7 +23,7 @@ def draw(stream: Points, kept: Mapping[str, Points], *, seed: int = 0) -> Figure
     ]
     figure, axes = panels(titles)
     for panel, own, (_, labels) in zip(axes, parts[1:], kept.values(), strict=True):
-        panel.scatter(parts[0][:, 0], parts[0][:, 1], c=_colours(stream[1]), s=3, alpha=0.2, linewidths=0)
+        panel.scatter(parts[0][:, 0], parts[0][:, 1], c=_colours(stream[1]), s=5, alpha=0.35, linewidths=0)
         panel.scatter(own[:, 0], own[:, 1], c=_colours(labels), s=26, edgecolors="black", linewidths=0.6)
         panel.set_xticks([])
         panel.set_yticks([])

@@ -1,0 +1,119 @@
+"""Small charts as SVG text whose colours are the page's own, so that they follow light and dark."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+WIDTH, HEIGHT = 440, 250
+LEFT, RIGHT, TOP, BOTTOM = 40, 10, 10, 34
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method's mean over the tasks, with its deviation; `colour` counts the page's colours."""
+
+    name: str
+    colour: int
+    means: Sequence[float]
+    deviations: Sequence[float]
+
+
+def line_chart(lines: Sequence[Line], *, label: str, unit: str = "%") -> Markup:
+    """Lines over tasks 1, 2, … with bands of one standard deviation."""
+    tasks = max((len(line.means) for line in lines), default=1)
+    values = [
+        m + s for line in lines for m, d in zip(line.means, line.deviations, strict=True) for s in (-d, d)
+    ]
+    low, high = _round_range(min(values, default=0.0), max(values, default=100.0))
+
+    def x(task: int) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * task / max(1, tasks - 1)
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low)
+
+    parts = [_frame(low, high, y)]
+    step = -(-tasks // 10)
+    for task in range(0, tasks, step):
+        parts.append(_text(x(task), HEIGHT - BOTTOM + 16, str(task + 1), "middle"))
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4, "tasks learned", "middle"))
+    for line in lines:
+        over = [(x(t), y(m + d)) for t, (m, d) in enumerate(zip(line.means, line.deviations, strict=True))]
+        under = [(x(t), y(m - d)) for t, (m, d) in enumerate(zip(line.means, line.deviations, strict=True))]
+        parts.append(
+            Markup('<polygon class="band c{}" points="{}"/>').format(line.colour, _points(over + under[::-1]))
+        )
+        middle = [(x(t), y(m)) for t, m in enumerate(line.means)]
+        parts.append(
+            Markup(
+                '<polyline class="line c{}" points="{}"><title>{}: {:.1f} {} at the end</title></polyline>'
+            ).format(line.colour, _points(middle), line.name, line.means[-1], unit)
+        )
+    return _svg(WIDTH, HEIGHT, label, parts)
+
+
+def class_chart(kept: Mapping[str, float], stream: Mapping[str, float], *, colour: int, label: str) -> Markup:
+    """Shares of the classes: bars for the memory, a line across each for the stream."""
+    classes = sorted(
+        {*kept, *stream}, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
+    )
+    height = 130
+    top = max([*kept.values(), *stream.values(), 1e-9])
+    room = (WIDTH - 20) / max(1, len(classes))
+    parts = []
+    for place, name in enumerate(classes):
+        left, wide = 10 + place * room, room * 0.8
+        for share, tag in ((kept.get(name, 0.0), "bar"), (stream.get(name, 0.0), "mark")):
+            tall = (height - 30) * share / top
+            bottom = height - 20 - tall
+            shape = (left, bottom, wide, tall) if tag == "bar" else (left - 1, bottom - 1, wide + 2, 2)
+            parts.append(
+                Markup('<rect class="{} c{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
+                    tag, colour, *shape
+                )
+            )
+        if len(classes) <= 12:
+            parts.append(_text(left + wide / 2, height - 6, name, "middle"))
+    return _svg(WIDTH, height, label, parts)
+
+
+def bar(share: float, *, colour: int) -> Markup:
+    """A bar inside a table cell; `share` from 0 to 1."""
+    width = 100 * min(1.0, max(0.0, share))
+    return Markup('<span class="track"><span class="fill c{}" style="width:{:.1f}%"></span></span>').format(
+        colour, width
+    )
+
+
+def _svg(width: int, height: int, label: str, parts: Sequence[Markup]) -> Markup:
+    head = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">').format(width, height, label)
+    return head + Markup("").join(parts) + Markup("</svg>")
+
+
+def _frame(low: float, high: float, y: Callable[[float], float]) -> Markup:
+    parts = []
+    for tick in range(5):
+        value = low + (high - low) * tick / 4
+        place = y(value)
+        parts.append(
+            Markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(
+                LEFT, WIDTH - RIGHT, place, place
+            )
+        )
+        parts.append(_text(LEFT - 6, place + 4, f"{value:.0f}", "end"))
+    return Markup("").join(parts)
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> Markup:
+    return Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, escape(text))
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _round_range(low: float, high: float) -> tuple[float, float]:
+    """Whole twenties around the values, so that the axis reads easily."""
+    bottom, top = 20 * (low // 20), 20 * -(-high // 20)
+    return bottom, max(top, bottom + 20)

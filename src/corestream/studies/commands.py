@@ -1,0 +1,51 @@
+"""The command that makes a run."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from corestream.errors import ConfigError
+from corestream.studies.config import RunConfig, make_config
+
+SWITCHES = ("imbalanced", "deterministic")
+VALUES = ("noise", "label_noise", "scenario", "tasks", "protocol", "device")
+PLAIN = RunConfig("", "")
+
+
+def command_of(config: RunConfig) -> str:
+    """`corestream run …` with every choice that is not the default."""
+    words = ["corestream", "run", config.benchmark, "--method", config.method, "--seed", str(config.seed)]
+    words += [f"--{name}" for name in SWITCHES if getattr(config, name)]
+    for name in VALUES:
+        if (value := getattr(config, name)) != getattr(PLAIN, name) or name == "device":
+            words += _option(name, value)
+    words += _option("record", config.record) if config.record else []
+    for name, value in (*config.options.items(), *_own_settings(config).items()):
+        words += _option(name, value)
+    return shlex.join(words)
+
+
+def _own_settings(config: RunConfig) -> Mapping[str, Any]:
+    """The settings that differ from the method's own on that benchmark."""
+    choices = {name: getattr(config, name) for name in ("imbalanced", "scenario", "protocol")}
+    try:
+        usual = make_config(config.benchmark, config.method, **choices).settings
+    except ConfigError:  # a folder that is gone, or a method of another version: name them all
+        usual = {}
+    return {
+        name: value for name, value in config.settings.items() if name not in usual or usual[name] != value
+    }
+
+
+def _option(name: str, value: Any) -> list[str]:
+    return [f"--{name.replace('_', '-')}", _text(value)]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(_text(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

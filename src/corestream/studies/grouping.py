@@ -1,0 +1,93 @@
+"""A table out of any results: equal configurations share a cell, different ones get rows of their own."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from corestream.studies import paper_numbers
+from corestream.studies.catalogue import Condition
+from corestream.studies.plan import identity
+from corestream.studies.results import Result, differing_fields
+from corestream.studies.tables import Table, make_cell
+
+# where the paper has a method's number under a condition; the first that has it is taken
+PAPER_TABLES = ("table1", "table2", "table3", "table6", "class-incremental", "uniform-ocs")
+
+
+def table_of(
+    results: Sequence[Result],
+    *,
+    name: str = "comparison",
+    title: str = "Comparison",
+    expected: int | None = None,
+) -> Table:
+    """Methods down, conditions across; `expected` is the number of seeds asked for."""
+    groups = _groups(results)
+    labels = _labels(groups)
+    cells = {}
+    for key, group in groups.items():
+        row, condition = labels[key], condition_of(group[0].config)
+        paper = _paper(row, condition)
+        cells[row, condition] = make_cell(_one_device(group), expected=expected, paper=paper)
+    rows = tuple(dict.fromkeys(row for row, _ in cells))
+    conditions = tuple(dict.fromkeys(condition for _, condition in cells))
+    return Table(name, title, rows, conditions, ("accuracy", "forgetting"), cells)
+
+
+def condition_of(config: Mapping[str, Any]) -> str:
+    """The stream of a configuration, spelled as on the command line."""
+    condition = Condition(
+        str(config["benchmark"]),
+        bool(config.get("imbalanced", False)),
+        float(config.get("noise", 0.0)),
+        float(config.get("label_noise", 0.0)),
+        config.get("scenario"),
+    )
+    options = [f"--{name.replace('_', '-')} {value}" for name, value in config.get("options", {}).items()]
+    return " ".join([condition.key, *options])
+
+
+def _groups(results: Sequence[Result]) -> dict[bytes, list[Result]]:
+    groups: dict[bytes, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[identity(result.config)].append(result)
+    return groups
+
+
+def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
+    """The method's name, with the settings in which it differs from its namesakes on the same stream."""
+    namesakes: dict[tuple[str, str], list[bytes]] = defaultdict(list)
+    for key, group in groups.items():
+        config = group[0].config
+        namesakes[condition_of(config), _method(config)].append(key)
+    labels = {}
+    for (_, method), keys in namesakes.items():
+        different = differing_fields([groups[key][0] for key in keys])
+        for key in keys:
+            values = [
+                f"{field.removeprefix('settings.')}={_value(groups[key][0], field)}" for field in different
+            ]
+            labels[key] = f"{method} ({', '.join(values)})" if values else method
+    return labels
+
+
+def _method(config: Mapping[str, Any]) -> str:
+    protocol = config.get("protocol", "paper")
+    return str(config["method"]) + ("" if protocol == "paper" else f":{protocol}")
+
+
+def _value(result: Result, field: str) -> Any:
+    value: Any = result.config
+    for part in field.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _one_device(group: Sequence[Result]) -> list[Result]:
+    """One run per seed: the same run made on two devices counts once."""
+    return list({result.seed: result for result in reversed(group)}.values())[::-1]
+
+
+def _paper(row: str, condition: str) -> dict[str, paper_numbers.Number]:
+    found = (paper_numbers.cell(table, condition, row.partition(":")[0]) for table in PAPER_TABLES)
+    return next((cell for cell in found if cell), {})

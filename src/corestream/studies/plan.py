@@ -1,0 +1,114 @@
+"""From a study to its runs, and from results back to its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from corestream.studies import paper_numbers
+from corestream.studies.catalogue import Condition, Row, Study
+from corestream.studies.config import RunConfig, make_config
+from corestream.studies.files import canonical
+from corestream.studies.partial import share_of_gradients
+from corestream.studies.results import Result
+from corestream.studies.tables import Cell, Measured, Table, make_cell
+
+Place = tuple[str, str]  # row label, condition key
+# where and how carefully a run was made: a result fits its cell whatever these are
+ELSEWHERE = ("seed", "device", "deterministic", "record")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The configurations of every cell of a study, one per seed."""
+
+    study: Study
+    configs: Mapping[Place, tuple[RunConfig, ...]]
+
+    def all_configs(self) -> list[RunConfig]:
+        """Each once: rows of one study may share their runs."""
+        return list({config.digest(): config for cell in self.configs.values() for config in cell}.values())
+
+    def table(self, results: Iterable[Result]) -> Table:
+        """The study's table from whichever of its runs the results hold."""
+        known = {(identity(result.config), result.seed): result for result in results}
+        cells = {}
+        for row, condition in self.study.cells():
+            place = (row.label, condition.key)
+            wanted = [(identity(config.to_dict()), config.seed) for config in self.configs[place]]
+            found = [known[key] for key in wanted if key in known]
+            paper = paper_numbers.cell(self.study.name, condition.key, row.paper_label)
+            cells[place] = make_cell(found, expected=len(wanted), paper=paper)
+        if "ratio" in self.study.metrics:
+            cells = _with_ratios(cells)
+        if "usage" in self.study.metrics:
+            cells = _with_usage(cells, self.configs)
+        return Table(
+            self.study.name,
+            self.study.title,
+            tuple(row.label for row in self.study.rows),
+            tuple(condition.key for condition in self.study.conditions),
+            self.study.metrics,
+            cells,
+        )
+
+
+def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks: int | None = None) -> Plan:
+    """Every cell's configuration, validated, for each seed."""
+    return Plan(
+        study,
+        {
+            (row.label, condition.key): tuple(
+                _configure(row, condition, seed=seed, device=device, tasks=tasks) for seed in seeds
+            )
+            for row, condition in study.cells()
+        },
+    )
+
+
+def identity(config: Mapping[str, Any]) -> bytes:
+    """Equal for results that belong into one cell of a table."""
+    return canonical({name: value for name, value in config.items() if name not in ELSEWHERE})
+
+
+def _configure(row: Row, condition: Condition, **choices: Any) -> RunConfig:
+    def config(settings: Mapping[str, Any]) -> RunConfig:
+        return make_config(
+            condition.benchmark,
+            row.method,
+            overrides=settings,
+            imbalanced=condition.imbalanced,
+            noise=condition.noise,
+            label_noise=condition.label_noise,
+            scenario=condition.scenario,
+            protocol=row.protocol,
+            **choices,
+        )
+
+    plain = config(row.settings)
+    if row.times_capacity == 1:
+        return plain
+    return config({**row.settings, "capacity": row.times_capacity * plain.settings["capacity"]})
+
+
+def _with_ratios(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
+    """Time relative to OCS under the same condition."""
+    timed = {}
+    for (row, condition), cell in cells.items():
+        own, ocs = cell.measured.get("hours"), cells.get(("ocs", condition), Cell()).measured.get("hours")
+        if own and ocs and ocs.mean > 0:
+            ratio = Measured(own.mean / ocs.mean, None, own.count)
+            cell = replace(cell, measured={**cell.measured, "ratio": ratio})
+        timed[row, condition] = cell
+    return timed
+
+
+def _with_usage(
+    cells: Mapping[Place, Cell], configs: Mapping[Place, Sequence[RunConfig]]
+) -> dict[Place, Cell]:
+    used = {}
+    for place, cell in cells.items():
+        share = Measured(100 * share_of_gradients(configs[place][0].settings), None, cell.done)
+        used[place] = replace(cell, measured={**cell.measured, "usage": share})
+    return used

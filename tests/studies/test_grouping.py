@@ -1,0 +1,45 @@
+from typing import Any
+
+import pytest
+
+from corestream.studies.grouping import condition_of, table_of
+from corestream.studies.results import Result
+
+
+def run(method: str, seed: int, accuracy: float = 0.5, **more: Any) -> Result:
+    config = {"benchmark": "rotated-mnist", "method": method, "seed": seed, "device": "cpu", **more}
+    return Result(config, {"average_accuracy": accuracy, "forgetting": 0.1, "matrix": []})
+
+
+def test_seeds_of_one_configuration_share_a_cell() -> None:
+    table = table_of([run("ocs", 0, 0.80), run("ocs", 1, 0.82), run("uniform", 0)], expected=2)
+    assert table.rows == ("ocs", "uniform")
+    assert table.cells["ocs", "rotated-mnist"].measured["accuracy"].mean == pytest.approx(81)
+    assert table.cells["uniform", "rotated-mnist"].holes == "1 missing"
+
+
+def test_the_papers_number_stands_beside_its_condition() -> None:
+    table = table_of([run("ocs", 0, noise=0.6), run("ocs", 0)])
+    assert table.cells["ocs", "rotated-mnist --noise 0.6"].paper["accuracy"].mean == 80.3
+    assert table.cells["ocs", "rotated-mnist"].paper["accuracy"].mean == 82.5
+
+
+def test_another_setting_gets_a_row_that_names_it_and_no_number_of_the_paper() -> None:
+    table = table_of([run("ocs", 0, settings={"tau": 1.0}), run("ocs", 0, settings={"tau": 1000.0})])
+    assert set(table.rows) == {"ocs (tau=1.0)", "ocs (tau=1000.0)"}
+    assert not table.has_paper_numbers
+
+
+def test_another_protocol_is_named_after_the_method() -> None:
+    table = table_of([run("uniform", 0, protocol="ocs-schedule"), run("uniform", 0, protocol="paper")])
+    assert set(table.rows) == {"uniform:ocs-schedule", "uniform"}
+
+
+def test_options_of_a_benchmark_belong_to_the_condition() -> None:
+    config = {"benchmark": "folder:/x", "options": {"classes_per_task": 2}, "label_noise": 0.2}
+    assert condition_of(config) == "folder:/x --label-noise 0.2 --classes-per-task 2"
+
+
+def test_the_same_run_from_two_devices_counts_once() -> None:
+    table = table_of([run("ocs", 0, device="cpu"), run("ocs", 0, device="cuda")])
+    assert table.cells["ocs", "rotated-mnist"].done == 1

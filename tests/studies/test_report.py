@@ -1,0 +1,128 @@
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corestream.studies.report import write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, and that every tag is closed."""
+
+    VOID = ("meta", "img")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def page(make_result: Any, tmp_path: Path) -> Path:
+    results = [make_result(method, seed, noise=0.6) for method in ("finetune", "ocs") for seed in (0, 1)]
+    results += [
+        make_result("ocs", 0),
+        make_result("uniform", 0, status="diverged", note="loss is NaN at task 2"),
+    ]
+    return write_report(results, tmp_path / "out" / "report.html", title="A study", expected=2)
+
+
+def test_the_page_needs_nothing_but_itself(page: Path) -> None:
+    for tag, attributes in Page(page.read_text()).tags:
+        assert tag not in ("script", "link", "iframe", "object")
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/png;base64,"))
+    assert "url(" not in page.read_text()
+
+
+def test_every_tag_is_closed(page: Path) -> None:
+    assert Page(page.read_text()).open == []
+
+
+def test_the_page_holds_table_curves_forgetting_noise_classes_pictures_and_commands(page: Path) -> None:
+    html = page.read_text()
+    tags = [tag for tag, _ in Page(html).tags]
+    assert html.count('class="line c') == 2 * 3  # average and first task: two methods with noise, one without
+    assert "0.06" in html
+    assert "40 of 400 (10 %)" in html  # trained on noise
+    assert "5 of 20 (25 %)" in html  # kept
+    assert "keeps nothing" in html
+    assert tags.count("img") == 2
+    assert html.count('aria-label="classes kept by ocs"') == 2
+    assert "corestream run rotated-digits --method ocs --seed 1 --noise 0.6" in html
+
+
+def test_diverged_and_missing_runs_are_told(page: Path) -> None:
+    html = page.read_text()
+    assert "loss is NaN at task 2" in html
+    assert "1 diverged, 1 missing" in html
+
+
+def test_text_from_outside_is_escaped(make_result: Any, tmp_path: Path) -> None:
+    evil = "<script>alert('x')</script>"
+    results = [make_result(evil, status="failed", note=evil), make_result("ocs")]
+    html = write_report(results, tmp_path / "r.html", title=evil).read_text()
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") >= 3
+    assert all(tag != "script" for tag, _ in Page(html).tags)
+
+
+def test_a_page_without_any_run_says_so(tmp_path: Path) -> None:
+    assert "0 finished runs" in write_report([], tmp_path / "r.html").read_text()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+@pytest.mark.parametrize("width", [1200, 390])
+def test_chromium_shows_the_page_with_its_pictures_and_nothing_too_wide(
+    page: Path, tmp_path: Path, width: int
+) -> None:
+    """A probe appended to a copy writes what the browser made of the page into its title."""
+    probe = """<script>addEventListener("load", () => {
+      const pictures = [...document.images];
+      const charts = [...document.querySelectorAll("svg")];
+      document.title = JSON.stringify({
+        pictures: pictures.length, broken: pictures.filter(i => !i.complete || !i.naturalWidth).length,
+        charts: charts.length, flat: charts.filter(c => c.getBoundingClientRect().height < 20).length,
+        wide: document.documentElement.scrollWidth - innerWidth,
+        tables: document.querySelectorAll("table").length});
+    })</script>"""
+    probed = tmp_path / "probed.html"
+    probed.write_text(page.read_text().replace("</body>", probe + "</body>"))
+    assert CHROMIUM is not None
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
+    command += [f"--window-size={width},900", "--virtual-time-budget=3000", "--dump-dom", probed.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = re.search(r"<title>(\{.*?\})</title>", done.stdout)
+    assert found, done.stderr[-2000:]
+    seen = json.loads(found.group(1).replace("&quot;", '"'))
+    assert seen["pictures"] == 2
+    assert seen["broken"] == 0
+    assert seen["charts"] == 6  # two curves a condition, classes of OCS in each
+    assert seen["flat"] == 0
+    assert seen["wide"] <= 0
+    assert seen["tables"] >= 4
