@@ -92,7 +92,7 @@ def test_memory_composition_counts_tasks_classes_and_noise():
     memory = SimpleNamespace(
         tasks=torch.tensor([0, 0, 1, 1]),
         targets=torch.tensor([3, 3, 3, 7]),
-        indices=torch.tensor([0, 2, 1, -1]),
+        ids=torch.tensor([0, 2, 1, -1]),
     )
     is_noise = [torch.tensor([True, False, False]), torch.tensor([False, True])]
     found = metrics.memory_composition(memory, is_noise)
@@ -106,7 +106,7 @@ def test_memory_composition_counts_tasks_classes_and_noise():
 
 def test_the_share_of_noise_is_unknown_without_origins():
     memory = SimpleNamespace(
-        tasks=torch.zeros(2).long(), targets=torch.zeros(2).long(), indices=torch.full((2,), -1)
+        tasks=torch.zeros(2).long(), targets=torch.zeros(2).long(), ids=torch.full((2,), -1)
     )
     assert metrics.memory_composition(memory, [torch.ones(5).bool()])["noise"] is None
 

@@ -1,1 +1,44 @@
+"""The front door: `corestream …`. Errors are told without a traceback; the exit status tells the rest."""
 
+import signal
+import sys
+from types import FrameType
+
+import typer
+
+from corestream.cli import compare, listing, options, run
+from corestream.errors import ConfigError, CorestreamError
+from corestream.studies.stopping import Interrupted
+
+app = typer.Typer(
+    name="corestream",
+    help="Choose, while data streams in, which samples to learn from and which to remember.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("run", context_settings=options.PASS_ON, epilog=options.HYPERPARAMETERS)(run.run)
+app.command("compare", context_settings=options.PASS_ON, epilog=options.HYPERPARAMETERS)(compare.compare)
+app.add_typer(listing.app, name="list")
+
+
+def main() -> None:
+    """0 done, 1 failed, 2 wrong name or option, 130 and 143 after SIGINT and SIGTERM."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    try:
+        app()
+    except Interrupted as interruption:
+        _complain(interruption)
+        sys.exit(interruption.exit_status)
+    except CorestreamError as error:
+        _complain(error)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    """Where no run has its own handler, end at once, through every `finally`."""
+    sys.exit(128 + signum)
+
+
+def _complain(error: Exception) -> None:
+    typer.echo(f"corestream: {error}", err=True)

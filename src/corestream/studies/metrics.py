@@ -27,7 +27,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        return float(self.correct.sum() / self.total.sum())
+        return int(self.correct.sum()) / int(self.total.sum())
 
     @property
     def per_class(self) -> Tensor:
@@ -119,7 +119,7 @@ def _learned(matrix: Tensor, learned: int | None) -> int:
 def memory_composition(memory: Any, is_noise: Sequence[Tensor | None] | None = None) -> dict[str, Any]:
     """What a replay memory holds: samples per task and per class, and the share that is noise.
 
-    `is_noise[t]` says for each training sample of task t whether it was corrupted; the memory's `indices`
+    `is_noise[t]` says for each training sample of task t whether it was corrupted; the memory's `ids`
     lead to it. The share counts the samples whose origin is known, and is None where no origin is.
     """
     tasks, targets = memory.tasks.cpu(), memory.targets.cpu()
@@ -129,11 +129,11 @@ def memory_composition(memory: Any, is_noise: Sequence[Tensor | None] | None = N
         "classes": _histogram(targets) if targets.ndim == 1 and not targets.is_floating_point() else None,
         "noise": None,
     }
-    indices = getattr(memory, "indices", None)
-    if is_noise is not None and indices is not None:
+    ids = getattr(memory, "ids", None)
+    if is_noise is not None and ids is not None:
         known = [
             bool(mask[index])
-            for task, index in zip(tasks.tolist(), indices.cpu().tolist(), strict=True)
+            for task, index in zip(tasks.tolist(), ids.cpu().tolist(), strict=True)
             if index >= 0 and (mask := is_noise[task]) is not None
         ]
         composition["noise"] = sum(known) / len(known) if known else None

@@ -1,0 +1,130 @@
+"""`corestream compare`: several methods on one stream over several seeds, as a table."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from corestream.cli import options as opt
+from corestream.cli.progress import RunDisplay, title
+from corestream.cli.run import configure
+from corestream.errors import ConfigError
+from corestream.studies.config import RunConfig, check_method, make_config
+from corestream.studies.drive import CHECKPOINT_STEPS, Options
+from corestream.studies.formats import to_terminal
+from corestream.studies.pool import Outcome
+from corestream.studies.study import RunSet
+from corestream.studies.tables import Table, make_cell
+
+ALLOWED = tuple(name for name in opt.FIELDS if name not in ("method", "seed"))
+METHODS, SEEDS = ("finetune", "uniform", "ocs"), 3
+
+
+def compare(
+    context: typer.Context,
+    benchmark: opt.Benchmark = None,
+    methods: Annotated[
+        str | None, typer.Option(help=f"Names, with commas between; otherwise {','.join(METHODS)}.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help=f"How many, from 0 on; otherwise {SEEDS}.", min=1)] = None,
+    config: opt.Config = None,
+    imbalanced: opt.Imbalanced = None,
+    noise: opt.Noise = None,
+    label_noise: opt.LabelNoise = None,
+    scenario: opt.Scenario = None,
+    tasks: opt.Tasks = None,
+    classes_per_task: opt.ClassesPerTask = None,
+    image_size: opt.ImageSize = None,
+    model: opt.Model = None,
+    data_dir: opt.DataDir = None,
+    offline: opt.Offline = False,
+    protocol: opt.Protocol = None,
+    device: opt.Device = None,
+    deterministic: opt.Deterministic = None,
+    jobs: opt.Jobs = None,
+    checkpoint_every: opt.CheckpointEvery = CHECKPOINT_STEPS,
+    out: opt.Out = Path("runs"),
+    record: opt.Record = None,
+    log: opt.Log = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Compare methods: mean ± sd over seeds. Runs that are there are reused; a failing one leaves a hole."""
+    given = {name: value for name, value in locals().items() if name in ALLOWED}
+    lists = {"methods": opt.split_names(methods), "record": opt.split_names(record)}
+    values = opt.gather(config, {**given, **lists}, ALLOWED)
+    if "benchmark" not in values:
+        raise ConfigError("no benchmark is given; `corestream list benchmarks` shows them")
+    configs = _configurations(context, values, opt.hyperparameters(context.args))
+    runs = RunSet([config for group in configs.values() for config in group], out)
+    how = Options(data_dir, offline, checkpoint_every, opt.split_names(log) or ())
+    with RunDisplay(len(runs.missing())) as display:
+        outcomes = runs.make(jobs=jobs, options=how, watcher=display)
+    table = _table(configs, out)
+    if as_json:
+        typer.echo(json.dumps(_plain(table, configs, out)))
+    else:
+        Console().print(to_terminal(table))
+    _complain(outcomes)
+    if not table.whole:
+        raise typer.Exit(1)
+
+
+def _configurations(
+    context: typer.Context, values: dict[str, Any], extra: dict[str, str]
+) -> dict[str, list[RunConfig]]:
+    """A hyperparameter goes to every method that has it, `[settings.METHOD]` of a file to that one alone."""
+    choices = dict(values)
+    names = [check_method(name) for name in choices.pop("methods", METHODS)]
+    seeds = choices.pop("seeds", SEEDS)
+    shared = {name: value for name, value in choices.pop("settings").items() if not isinstance(value, dict)}
+    own = {name: value for name, value in values["settings"].items() if isinstance(value, dict)}
+    for name in own:
+        check_method(name)
+    plain = {name: make_config(choices["benchmark"], name) for name in names}
+    fields = {name: {*config.settings, *config.options} for name, config in plain.items()}
+    opt.check_options([*extra, *shared], set().union(*fields.values()), context)
+    configs = {}
+    for name in names:
+        settings = {
+            **{key: value for key, value in shared.items() if key in fields[name]},
+            **own.get(name, {}),
+        }
+        asked = {key: value for key, value in extra.items() if key in fields[name]}
+        one = {**choices, "method": name, "settings": settings}
+        configs[name] = [configure(context, {**one, "seed": seed}, asked) for seed in range(seeds)]
+    return configs
+
+
+def _table(configs: dict[str, list[RunConfig]], out: Path) -> Table:
+    condition = title(next(iter(configs.values()))[0]).split(" on ", 1)[1].rsplit(" seed ", 1)[0]
+    cells = {
+        (name, condition): make_cell(RunSet(group, out).results(), expected=len(group))
+        for name, group in configs.items()
+    }
+    return Table("compare", condition, tuple(configs), (condition,), ("accuracy", "forgetting"), cells)
+
+
+def _plain(table: Table, configs: dict[str, list[RunConfig]], out: Path) -> dict[str, Any]:
+    """For programs: mean and sd of each metric, how many runs are in them, and where they are."""
+    methods = {}
+    for (name, _), cell in table.cells.items():
+        means = {metric: {"mean": found.mean, "sd": found.sd} for metric, found in cell.measured.items()}
+        methods[name] = {
+            **means,
+            "runs": cell.done,
+            "expected": cell.expected,
+            "diverged": cell.diverged,
+            "failed": cell.failed,
+            "folders": [str(out / config.digest()) for config in configs[name]],
+        }
+    return {"stream": table.title, "methods": methods}
+
+
+def _complain(outcomes: list[Outcome]) -> None:
+    errors = Console(stderr=True)
+    for outcome in outcomes:
+        if outcome.status != "done":
+            text = f"{title(outcome.config)}: {outcome.status}: {outcome.error}"
+            errors.print(text, markup=False, highlight=False, soft_wrap=True)

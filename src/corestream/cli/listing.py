@@ -1,0 +1,91 @@
+"""`corestream list`: what there is."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from corestream.cli import options as opt
+from corestream.cli.progress import title
+from corestream.studies.config import RunConfig, make_config
+from corestream.studies.study import read_runs
+
+app = typer.Typer(no_args_is_help=True, help="What there is: methods, benchmarks, settings, runs.")
+
+
+@app.command()
+def methods(as_json: opt.Json = False) -> None:
+    """Every method, with one line on what it does."""
+    from corestream import learners
+
+    _show("method", {name: learners.describe(name) for name in learners.names()}, as_json)
+
+
+@app.command()
+def benchmarks(as_json: opt.Json = False) -> None:
+    """Every benchmark, with one line on what it is."""
+    from corestream import streams
+
+    found = {name: str(streams.BENCHMARKS[name].summary) for name in streams.names()}
+    _show("benchmark", found, as_json)
+
+
+@app.command()
+def settings(
+    method: Annotated[str, typer.Argument(help="A name from `corestream list methods`.")],
+    benchmark: Annotated[str, typer.Option(help="Whose values to show.")] = "rotated-digits",
+    imbalanced: Annotated[bool, typer.Option("--imbalanced")] = False,
+    protocol: Annotated[str, typer.Option(help="Whose settings: the paper's, or ours.")] = "paper",
+    as_json: opt.Json = False,
+) -> None:
+    """Every hyperparameter of a method, with its value on a benchmark; each is an option of `run`."""
+    config = make_config(benchmark, method, imbalanced=imbalanced, protocol=protocol)
+    if as_json:
+        typer.echo(json.dumps({**config.settings, **config.options}))
+        return
+    values = {**config.settings, **config.options}
+    _show(
+        "option", {f"--{name.replace('_', '-')}": json.dumps(value) for name, value in values.items()}, False
+    )
+
+
+@app.command()
+def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
+    """Every run in a folder that has ended or failed."""
+    found = read_runs(out)
+    if as_json:
+        typer.echo(json.dumps([_plain(result) for result in found]))
+        return
+    words = {}
+    for result in found:
+        accuracy = result.accuracy.get("average_accuracy")
+        state = result.status if accuracy is None else f"{100 * accuracy:.1f} %"
+        words[str(result.folder)] = f"{title(RunConfig.from_dict(result.config))}: {state}"
+    _show("run", words, as_json=False)
+
+
+def _plain(result: Any) -> dict[str, Any]:
+    return {
+        "folder": str(result.folder),
+        "config": dict(result.config),
+        "status": result.status,
+        "note": result.note,
+        "average_accuracy": result.accuracy.get("average_accuracy"),
+        "forgetting": result.accuracy.get("forgetting"),
+        "seconds": result.seconds,
+    }
+
+
+def _show(kind: str, lines: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([{kind: name, "description": line} for name, line in lines.items()]))
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, line in lines.items():
+        table.add_row(name, line)
+    Console().print(table)

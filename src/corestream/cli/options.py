@@ -1,0 +1,169 @@
+"""The options that the commands share, and the TOML file that may hold them all."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corestream import streams
+from corestream.errors import ConfigError
+from corestream.streams.benchmarks.registry import Number
+from corestream.studies.config import FOLDER, canonical_benchmark
+from corestream.studies.names import check_name
+from corestream.studies.values import convert
+
+STREAM, MAKING, OUTPUT = "The stream", "How it is made", "What is written"
+HYPERPARAMETERS = (
+    "Every hyperparameter and every choice of the benchmark is an option too, such as --tau 10 or --lr 0.01: "
+    "`corestream list settings METHOD --benchmark NAME` shows them."
+)
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # hyperparameters are looked up later
+
+Benchmark = Annotated[
+    str | None,
+    typer.Argument(help="A name from `corestream list benchmarks`, or folder:PATH.", show_default=False),
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="A TOML file with any of these options; those given here win.")
+]
+Imbalanced = Annotated[
+    bool | None, typer.Option("--imbalanced/--balanced", help="Most classes rare.", rich_help_panel=STREAM)
+]
+Noise = Annotated[
+    float | None, typer.Option(help="Share of training inputs that are noise.", rich_help_panel=STREAM)
+]
+LabelNoise = Annotated[
+    float | None, typer.Option(help="Share of training labels that are flipped.", rich_help_panel=STREAM)
+]
+Scenario = Annotated[
+    str | None, typer.Option(help="task or class, for the split benchmarks.", rich_help_panel=STREAM)
+]
+Tasks = Annotated[int | None, typer.Option(help="Only the first N tasks.", rich_help_panel=STREAM)]
+ClassesPerTask = Annotated[
+    int | None, typer.Option(help="folder:PATH: classes in each task.", rich_help_panel=STREAM)
+]
+ImageSize = Annotated[
+    int | None, typer.Option(help="folder:PATH: pictures become N × N.", rich_help_panel=STREAM)
+]
+Model = Annotated[
+    str | None, typer.Option(help="mlp or resnet18; otherwise the benchmark's own.", rich_help_panel=STREAM)
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where the files are.", envvar="CORESTREAM_DATA", rich_help_panel=STREAM),
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Never download.", rich_help_panel=STREAM)]
+Protocol = Annotated[
+    str | None, typer.Option(help="Whose settings: the paper's, or ours.", rich_help_panel=MAKING)
+]
+Device = Annotated[
+    str | None, typer.Option(help="auto, cpu or cuda; otherwise auto.", rich_help_panel=MAKING)
+]
+Deterministic = Annotated[
+    bool | None,
+    typer.Option(
+        "--deterministic", help="Only CUDA kernels that repeat bit for bit.", rich_help_panel=MAKING
+    ),
+]
+Jobs = Annotated[
+    int | None, typer.Option(help="Runs at a time; otherwise one per core.", rich_help_panel=MAKING)
+]
+CheckpointEvery = Annotated[
+    int, typer.Option(help="Steps between checkpoints.", min=1, rich_help_panel=MAKING)
+]
+Out = Annotated[Path, typer.Option(help="The folder of the runs.", rich_help_panel=OUTPUT)]
+Record = Annotated[
+    str | None,
+    typer.Option(help="Also write picks, scores or both (picks,scores).", rich_help_panel=OUTPUT),
+]
+Log = Annotated[
+    str | None, typer.Option(help="Also log to tensorboard, mlflow, wandb.", rich_help_panel=OUTPUT)
+]
+Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.", rich_help_panel=OUTPUT)]
+
+FOLDER_OPTIONS = ("classes_per_task", "image_size")
+FIELDS: dict[str, Any] = {
+    "benchmark": str,
+    "method": str,
+    "methods": tuple[str, ...],
+    "seed": int,
+    "seeds": int,
+    "imbalanced": bool,
+    "noise": float,
+    "label_noise": float,
+    "scenario": str,
+    "tasks": int,
+    "classes_per_task": int,
+    "image_size": int,
+    "model": str,
+    "protocol": str,
+    "device": str,
+    "deterministic": bool,
+    "record": tuple[str, ...],
+}
+
+
+def gather(path: Path | None, given: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
+    """The file's values, replaced by those of the command line; `settings` holds its hyperparameters."""
+    names = [*allowed, "settings"]
+    values = {} if path is None else read_toml(path)
+    for name in values:
+        check_name(f"option in {path}", name, names)
+    settings = convert("settings", values.pop("settings", {}), dict)
+    values |= {name: value for name, value in given.items() if value is not None}
+    return {name: convert(name, value, FIELDS[name]) for name, value in values.items()} | {
+        "settings": settings
+    }
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no file {path}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+
+
+def hyperparameters(arguments: Sequence[str]) -> dict[str, str]:
+    """`--tau 10 --weights=1,0,1 --adapt` as names and texts; an option without a value is switched on."""
+    found: dict[str, str] = {}
+    left = list(arguments)
+    while left:
+        option, equals, value = left.pop(0).partition("=")
+        if not option.startswith("--"):
+            raise ConfigError(f"unexpected argument {option!r}; options begin with --")
+        if not equals:
+            value = left.pop(0) if left and not left[0].startswith("--") else "true"
+        found[option.removeprefix("--").replace("-", "_")] = value
+    return found
+
+
+def check_options(given: Iterable[str], known: Iterable[str], context: typer.Context) -> None:
+    """A wrong option is answered with the nearest one, be it the command's own or a hyperparameter."""
+    fields = {name.replace("_", "-") for name in known}
+    own = {name.removeprefix("--") for option in context.command.params for name in option.opts}
+    for name in given:
+        if (option := name.replace("_", "-")) not in fields:
+            check_name(f"option of `corestream {context.info_name}`", option, sorted(own | fields))
+
+
+def benchmark_options(benchmark: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the given values that are choices of the benchmark, as their types."""
+    if benchmark.startswith(FOLDER):
+        return {name: given[name] for name in FOLDER_OPTIONS if name in given}
+    kinds = streams.BENCHMARKS[canonical_benchmark(benchmark)].options
+    return {name: convert(name, value, _kind(kinds[name])) for name, value in given.items() if name in kinds}
+
+
+def _kind(option: Any) -> Any:
+    if not isinstance(option, Number):
+        return str
+    return int if option.whole else float
+
+
+def split_names(text: str | None) -> tuple[str, ...] | None:
+    """`a,b,c` as names; None where the option was not given."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())

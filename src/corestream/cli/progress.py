@@ -1,0 +1,84 @@
+"""Progress on stderr: bars with accuracy and time left on a terminal, plain lines elsewhere."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
+from corestream.studies.config import RunConfig
+from corestream.studies.drive import Progress
+from corestream.studies.pool import Outcome, Watcher
+
+
+class RunDisplay(Watcher):
+    """One line or bar per run at work, and one for all of them where there are several."""
+
+    def __init__(self, total: int = 1) -> None:
+        self._console = Console(stderr=True)
+        self._live = self._console.is_terminal
+        self._total, self._ended = total, 0
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[news]}"),
+            console=self._console,
+            transient=True,
+            disable=not self._live,
+        )
+        self._of: dict[str, TaskID] = {}
+        self._all = self._bars.add_task("all runs", total=total, news="", visible=total > 1)
+
+    def __enter__(self) -> "RunDisplay":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def began(self, config: RunConfig) -> None:
+        self._of[config.digest()] = self._bars.add_task(escape(title(config)), total=1.0, news="")
+
+    def progressed(self, config: RunConfig, progress: Progress) -> None:
+        if config.digest() not in self._of:
+            self.began(config)
+        found = _accuracy(progress.accuracy) + _left(progress.seconds_left)
+        news = f"task {min(progress.task + 1, progress.tasks)}/{progress.tasks}{found}"
+        self._bars.update(self._of[config.digest()], completed=progress.share, news=news)
+        if progress.task_closed and not self._live and self._total == 1:
+            self._line(f"{title(config)}: task {progress.task}/{progress.tasks} done{found}")
+
+    def ended(self, outcome: Outcome, accuracy: float | None) -> None:
+        self._ended += 1
+        if (bar := self._of.pop(outcome.config.digest(), None)) is not None:
+            self._bars.remove_task(bar)
+        self._bars.update(self._all, completed=self._ended)
+        found = _accuracy(accuracy) or f", {outcome.status}: {outcome.error}"
+        self._line(f"[{self._ended}/{self._total}] {title(outcome.config)}{found}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def title(config: RunConfig) -> str:
+    """A run in a few words."""
+    parts = [config.method, "on", config.benchmark]
+    parts += ["imbalanced"] if config.imbalanced else []
+    parts += [f"noise {config.noise:g}"] if config.noise else []
+    parts += [f"label noise {config.label_noise:g}"] if config.label_noise else []
+    return " ".join([*parts, f"seed {config.seed}"])
+
+
+def _accuracy(share: float | None) -> str:
+    return "" if share is None else f", accuracy {100 * share:.1f} %"
+
+
+def _left(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f", {minutes} min {rest:02d} s left" if minutes else f", {rest} s left"

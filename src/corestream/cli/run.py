@@ -1,0 +1,91 @@
+"""`corestream run`: one run, made, continued or found."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from corestream.cli import options as opt
+from corestream.cli.progress import RunDisplay, title
+from corestream.errors import ConfigError
+from corestream.studies.config import RunConfig, make_config
+from corestream.studies.drive import CHECKPOINT_STEPS, Options
+from corestream.studies.environment import resolve_device
+from corestream.studies.execute import execute
+
+ALLOWED = tuple(name for name in opt.FIELDS if name not in ("methods", "seeds"))
+
+
+def run(
+    context: typer.Context,
+    benchmark: opt.Benchmark = None,
+    method: Annotated[str | None, typer.Option(help="A name from `corestream list methods`.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides the stream and every draw; otherwise 0.")] = None,
+    config: opt.Config = None,
+    imbalanced: opt.Imbalanced = None,
+    noise: opt.Noise = None,
+    label_noise: opt.LabelNoise = None,
+    scenario: opt.Scenario = None,
+    tasks: opt.Tasks = None,
+    classes_per_task: opt.ClassesPerTask = None,
+    image_size: opt.ImageSize = None,
+    model: opt.Model = None,
+    data_dir: opt.DataDir = None,
+    offline: opt.Offline = False,
+    protocol: opt.Protocol = None,
+    device: opt.Device = None,
+    deterministic: opt.Deterministic = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="torch's threads; otherwise all cores.", min=1, rich_help_panel=opt.MAKING),
+    ] = None,
+    checkpoint_every: opt.CheckpointEvery = CHECKPOINT_STEPS,
+    out: opt.Out = Path("runs"),
+    record: opt.Record = None,
+    log: opt.Log = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Train one method on one stream. Started again, it goes on where it was, or says what it found."""
+    given = {name: value for name, value in locals().items() if name in ALLOWED}
+    values = opt.gather(config, {**given, "record": opt.split_names(record)}, ALLOWED)
+    for name in ("benchmark", "method"):
+        if name not in values:
+            raise ConfigError(f"no {name} is given; `corestream list {name}s` shows them")
+    chosen = configure(context, values, opt.hyperparameters(context.args))
+    how = Options(data_dir, offline, checkpoint_every, opt.split_names(log) or (), threads)
+    with RunDisplay() as display:
+        result = execute(chosen, out, how, report=lambda progress: display.progressed(chosen, progress))
+    _print(chosen, out / chosen.digest(), result, as_json)
+    if result["status"] != "done":
+        raise typer.Exit(1)
+
+
+def configure(context: typer.Context, values: dict[str, Any], extra: dict[str, str]) -> RunConfig:
+    """The configuration that the file and the command line ask for."""
+    choices = dict(values)
+    benchmark, method = choices.pop("benchmark"), choices.pop("method")
+    settings = choices.pop("settings")
+    if "model" in choices:
+        settings = {**settings, "network": choices.pop("model")}
+    choices["device"] = resolve_device(choices.get("device", "auto"))
+    asked = {**extra, **{name: choices.pop(name) for name in opt.FOLDER_OPTIONS if name in choices}}
+    choices["options"] = opt.benchmark_options(benchmark, asked)
+    plain = make_config(benchmark, method, **choices)
+    opt.check_options(asked, {**plain.settings, **plain.options}, context)
+    hyper = {name: value for name, value in extra.items() if name in plain.settings}
+    return make_config(benchmark, method, overrides={**settings, **hyper}, **choices)
+
+
+def _print(config: RunConfig, folder: Path, result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), **result}))
+        return
+    if result["status"] == "done":
+        forgetting = result["forgetting"]
+        found = f"accuracy {100 * result['average_accuracy']:.1f} %"
+        found += "" if forgetting is None else f", forgetting {forgetting:.3f}"
+    else:
+        found = f"diverged: {result['note']}"
+    Console().print(f"{title(config)}: {found}\n{folder}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,177 @@
+"""What makes a run the run it is: every choice that can move its numbers, and a digest of them all."""
+
+import dataclasses
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corestream.errors import ConfigError
+from corestream.studies.files import canonical, parse_json, sha256
+from corestream.studies.names import check_name
+from corestream.studies.values import convert
+
+FORMAT = 1  # enters the digest: raised when the same configuration no longer gives the same run
+RECORDS = ("picks", "scores")
+SCENARIOS = ("domain", "task", "class")
+FOLDER = "folder:"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The full configuration of one run. `settings` holds every hyperparameter, none left to a default."""
+
+    benchmark: str
+    method: str
+    seed: int = 0
+    imbalanced: bool = False
+    noise: float = 0.0
+    label_noise: float = 0.0
+    scenario: str | None = None
+    tasks: int | None = None
+    protocol: str = "paper"
+    device: str = "cpu"
+    deterministic: bool = False
+    record: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)  # what only some benchmarks take
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}; allowed are 0, 1, 2, …")
+        for name in ("noise", "label_noise"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; allowed are shares from 0 to 1")
+        if self.tasks is not None and self.tasks < 1:
+            raise ConfigError(f"tasks is {self.tasks}; at least 1 is needed")
+        if self.scenario is not None:
+            check_name("scenario", self.scenario, SCENARIOS)
+        check_name("device", self.device, ("cpu", "cuda"))
+        for name in self.record:
+            check_name("record", name, RECORDS)
+        object.__setattr__(self, "record", tuple(sorted(set(self.record))))
+        for name in ("options", "settings"):  # as JSON gives them back: tuples become lists
+            object.__setattr__(self, name, _plain(name, getattr(self, name)))
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**plain, "record": list(self.record)}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "RunConfig":
+        """From `to_dict`'s output, for instance out of config.json; types and names are checked."""
+        hints = {f.name: f.type for f in dataclasses.fields(RunConfig)}
+        for name in values:
+            check_name("field of a run's configuration", name, hints)
+        for name in ("benchmark", "method"):
+            if name not in values:
+                raise ConfigError(f"a run's configuration needs {name!r}")
+        return RunConfig(**{name: convert(name, value, hints[name]) for name, value in values.items()})
+
+    def digest(self) -> str:
+        """Names the run's folder: equal exactly for equal configurations, seed included."""
+        return sha256(canonical({"format": FORMAT, **self.to_dict()}))[:16]
+
+    def without_seed(self) -> dict[str, Any]:
+        """What runs must share to be averaged."""
+        return {name: value for name, value in self.to_dict().items() if name != "seed"}
+
+
+def make_config(
+    benchmark: str, method: str, *, overrides: Mapping[str, Any] | None = None, **choices: Any
+) -> RunConfig:
+    """A method on a benchmark: its own settings there, replaced by `overrides`, all of them validated.
+
+    `choices` are RunConfig's other fields: seed, noise, device and so on.
+    """
+    config = RunConfig(canonical_benchmark(benchmark), check_method(method), **choices)
+    if not config.benchmark.startswith(FOLDER):
+        config = _spelled_out(config)
+    settings = override(default_settings(config), overrides or {}, f"method {method!r}")
+    return dataclasses.replace(config, settings=dataclasses.asdict(settings))
+
+
+def default_settings(config: RunConfig) -> Any:
+    """The method's own hyperparameters on the benchmark, as its dataclass."""
+    from corestream import learners
+
+    return learners.settings(
+        config.method,
+        config.benchmark,
+        imbalanced=config.imbalanced,
+        scenario=config.scenario,
+        protocol=config.protocol,
+    )
+
+
+def run_settings(config: RunConfig) -> Any:
+    """The hyperparameters that the run has, as its method's dataclass."""
+    return override(default_settings(config), config.settings, f"method {config.method!r}")
+
+
+def _spelled_out(config: RunConfig) -> RunConfig:
+    """With the benchmark's own scenario and options filled in: a default said aloud is no other run."""
+    from corestream import streams
+
+    benchmark = streams.BENCHMARKS[config.benchmark]
+    options = benchmark.checked_options(config.options)
+    return dataclasses.replace(config, scenario=benchmark.checked_scenario(config.scenario), options=options)
+
+
+def check_method(name: str) -> str:
+    from corestream import learners
+
+    return check_name("method", name, learners.names())
+
+
+def canonical_benchmark(name: str) -> str:
+    """A benchmark's name, or `folder:` and an absolute path, so that one folder is one configuration."""
+    from corestream import streams
+
+    if name.startswith(FOLDER):
+        folder = Path(os.path.abspath(os.path.expanduser(name.removeprefix(FOLDER))))
+        if not folder.is_dir():
+            raise ConfigError(f"{name!r}: there is no folder {folder}")
+        return FOLDER + str(folder)
+    return check_name("benchmark", name, streams.names(), hint="; or folder:PATH for pictures of your own")
+
+
+def override(settings: Any, values: Mapping[str, Any], owner: str) -> Any:
+    """A method's settings with some of them replaced; text is read as the field's type."""
+    hints = setting_types(settings)
+    changes = {}
+    for name, value in values.items():
+        field_name = name.replace("-", "_")
+        check_name(f"setting of {owner}", field_name, hints)
+        changes[field_name] = convert(field_name, value, hints[field_name])
+    return dataclasses.replace(settings, **changes)
+
+
+def setting_types(settings: Any) -> dict[str, Any]:
+    """Each hyperparameter's name and type."""
+    kind = settings if isinstance(settings, type) else type(settings)
+    hints = typing.get_type_hints(kind)
+    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
+
+
+def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration and the environment in a run's config.json."""
+    try:
+        record = parse_json(path.read_bytes())
+        config, environment = record["config"], record["environment"]
+        if not isinstance(config, dict) or not isinstance(environment, dict):
+            raise ValueError("config and environment are not objects")
+        return RunConfig.from_dict(config), environment
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(
+            f"{path} is damaged ({error}); remove {path.parent} to make this run again"
+        ) from error
+
+
+def _plain(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return parse_json(canonical(dict(values)))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} must hold finite numbers, texts and lists: {error}") from error

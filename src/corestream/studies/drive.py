@@ -1,0 +1,128 @@
+"""The loop around a run's steps: checkpoints, signals, progress, logs."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from corestream.studies.events import EventLog
+from corestream.studies.loggers import Logger
+from corestream.studies.metrics import peak_bytes
+from corestream.studies.run import Run
+from corestream.studies.stopping import Interrupted, StopRequest
+
+CHECKPOINT_STEPS = 1000
+CHECKPOINT_SECONDS = 60.0
+REPORT_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is made; nothing here can move its numbers."""
+
+    data_dir: Path | None = None
+    offline: bool = False
+    checkpoint_steps: int = CHECKPOINT_STEPS
+    loggers: tuple[str, ...] = ()
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is; `accuracy` is the average over the tasks learned so far."""
+
+    task: int
+    tasks: int
+    step: int
+    share: float
+    seconds_left: float | None
+    accuracy: float | None
+    task_closed: bool = False
+
+
+Report = Callable[[Progress], None]
+
+
+class Driver:
+    """Leads one run step by step to its end, or to the signal that stops it."""
+
+    def __init__(
+        self,
+        run: Run,
+        options: Options,
+        events: EventLog,
+        stop: StopRequest,
+        report: Report | None = None,
+        loggers: Sequence[Logger] = (),
+    ) -> None:
+        self.run, self.options, self.events, self.stop = run, options, events, stop
+        self._report, self._loggers = report, loggers
+        now = time.monotonic()
+        self._began, self._began_share = now, run.share_done
+        self._saved, self._saved_step = now, run.position.step
+        self._reported = self._task_began = now
+
+    def drive(self) -> None:
+        while not self.run.finished:
+            closed = self.run.step()
+            now = time.monotonic()
+            if closed:
+                self._note_task(now)
+            if closed or now - self._reported > REPORT_SECONDS:
+                self._tell(now, closed)
+            if self.stop.signum is not None:
+                self._stop(self.stop.signum)
+            if closed or self._checkpoint_due(now):
+                self.save()
+
+    def save(self) -> None:
+        """A checkpoint never holds a state that has diverged."""
+        began = time.monotonic()
+        self.run.check()
+        self.run.save()
+        self._saved, self._saved_step = time.monotonic(), self.run.position.step
+        self.events.write("checkpoint", step=self._saved_step, seconds=round(self._saved - began, 4))
+
+    def _stop(self, signum: int) -> None:
+        self.save()
+        raise Interrupted(
+            signum,
+            f"interrupted at task {self.run.position.task}, step {self.run.position.step}; "
+            "the same command continues from here",
+        )
+
+    def _checkpoint_due(self, now: float) -> bool:
+        steps = self.run.position.step - self._saved_step
+        return steps >= self.options.checkpoint_steps or now - self._saved > CHECKPOINT_SECONDS
+
+    def _note_task(self, now: float) -> None:
+        run, task = self.run, self.run.position.task - 1
+        row = run.ledger.matrix[run.ledger.learned - 1]
+        averages = {name: value for name, value in run.ledger.averages().items() if value is not None}
+        self.events.write(
+            "task",
+            task=task,
+            step=run.position.step,
+            accuracies=row[: run.ledger.learned],
+            seconds=round(now - self._task_began, 3),
+            peak_bytes=peak_bytes(torch.device(run.config.device)),
+            **averages,
+        )
+        for logger in self._loggers:
+            accuracies = {f"accuracy/task {i}": value for i, value in enumerate(row) if value is not None}
+            logger.log(run.position.step, {**averages, **accuracies})
+        self._task_began = now
+
+    def _tell(self, now: float, closed: bool) -> None:
+        self._reported = now
+        if self._report is None:
+            return
+        run = self.run
+        share = run.share_done
+        gained = share - self._began_share
+        left = (now - self._began) / gained * (1 - share) if gained > 0 else None
+        accuracy = run.ledger.averages()["average_accuracy"]
+        tasks = len(run.training)
+        self._report(Progress(run.position.task, tasks, run.position.step, share, left, accuracy, closed))

@@ -1,0 +1,57 @@
+"""events.jsonl: what happened in a run and when. Appended only, so that a restart can be seen."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from corestream.errors import RunError
+from corestream.studies.files import parse_json
+
+NAME = "events.jsonl"
+
+
+class EventLog:
+    """One JSON object a line, each with its name and its time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self._end_torn_line()
+
+    def write(self, event: str, **facts: Any) -> None:
+        line = json.dumps({"event": event, "time": round(time.time(), 3), **facts}) + "\n"
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(line)
+
+    def _end_torn_line(self) -> None:
+        """A killed process may leave half a line; the next event must not be glued to it."""
+        if not self.path.exists():
+            return
+        with open(self.path, "rb+") as file:
+            content = file.read()
+            if content and not content.endswith(b"\n"):
+                file.truncate(content.rfind(b"\n") + 1)
+                os.fsync(file.fileno())
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    """Every whole event; a half last line is left out, any other damage is a RunError naming the line."""
+    path = folder / NAME
+    try:
+        lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    return [_parse(path, number, line) for number, line in enumerate(lines[:-1], 1)]
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        event = parse_json(line)
+    except ValueError as error:
+        raise RunError(
+            f"{path}, line {number} is damaged ({error}); remove the line or the run's folder"
+        ) from error
+    if not isinstance(event.get("event"), str):
+        raise RunError(f"{path}, line {number} names no event; remove the line or the run's folder")
+    return event

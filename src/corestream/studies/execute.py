@@ -1,0 +1,194 @@
+"""A run from its configuration to its result: the lock, the files, the signals, and what became of it."""
+
+import errno
+import traceback
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialise_tensors
+from torch import Tensor
+
+from corestream.errors import NonFiniteError, RunError
+from corestream.studies import checkpoint
+from corestream.studies.config import RunConfig, read_config
+from corestream.studies.drive import Driver, Options, Report
+from corestream.studies.environment import environment, prepare_device
+from corestream.studies.events import EventLog, read_events
+from corestream.studies.files import read_json, write_atomically, write_json
+from corestream.studies.locks import locked
+from corestream.studies.loggers import make_loggers
+from corestream.studies.run import Run, make_run
+from corestream.studies.stopping import Interrupted, StopRequest
+
+DONE, DIVERGED = "done", "diverged"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def execute(
+    config: RunConfig,
+    out: Path,
+    options: Options | None = None,
+    *,
+    report: Report | None = None,
+    stop: StopRequest | None = None,
+) -> dict[str, Any]:
+    """Make the run, or finish it, or find it made; returns the content of its accuracy.json.
+
+    A run that diverges is a result, marked as such; any other failure is recorded in events.jsonl and raised.
+    """
+    folder = out / config.digest()
+    found = read_accuracy(folder, config)
+    if found is not None:
+        return found
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # who hands in a stop request has set up its signals already
+        with locked(folder), nullcontext(stop) if stop else StopRequest() as request:
+            found = read_accuracy(folder, config)  # another process may have ended it meanwhile
+            return found or _recorded(config, folder, options or Options(), report, request)
+    except OSError as error:
+        room = "; make room and start the same command again" if error.errno in DISK_FULL else ""
+        raise RunError(f"the run in {folder} stopped: {error}{room}") from error
+
+
+def read_accuracy(folder: Path, config: RunConfig | None = None) -> dict[str, Any] | None:
+    """What a finished or diverged run found, None where it is not finished; damage is a RunError."""
+    path = folder / "accuracy.json"
+    if not path.exists():
+        return None
+    found = read_json(path)
+    if found.get("status") not in (DONE, DIVERGED) or not isinstance(found.get("matrix"), list):
+        raise RunError(f"{path} is not a run's result; remove {folder} to make this run again")
+    if config is not None and found.get("digest") != config.digest():
+        raise RunError(f"{path} belongs to another configuration ({found.get('digest')}); remove {folder}")
+    return found
+
+
+def read_memory(folder: Path) -> dict[str, Tensor]:
+    """What a run kept: inputs, targets, tasks and ids (places in the task's training set), or nothing."""
+    path = folder / "memory.safetensors"
+    try:
+        return parse_tensors(path.read_bytes()) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is damaged ({error}); remove {folder} to make this run again") from error
+
+
+def _recorded(
+    config: RunConfig, folder: Path, options: Options, report: Report | None, stop: StopRequest
+) -> dict[str, Any]:
+    """The work, with its end written into events.jsonl whichever it is."""
+    events = EventLog(folder)
+    try:
+        return _work(config, folder, options, events, report, stop)
+    except Interrupted as interruption:
+        events.write("interrupted", signal=interruption.signum)
+        raise
+    except BaseException as error:
+        with suppress(OSError):  # the disk may be what failed
+            name = type(error).__name__
+            events.write("failed", error=f"{name}: {error}", traceback=traceback.format_exc())
+        raise
+
+
+def _work(
+    config: RunConfig,
+    folder: Path,
+    options: Options,
+    events: EventLog,
+    report: Report | None,
+    stop: StopRequest,
+) -> dict[str, Any]:
+    _settle_threads(folder, options)
+    prepare_device(config.device, config.deterministic)
+    _write_config(config, folder)
+    run = make_run(config, folder, data_dir=options.data_dir, offline=options.offline)
+    _resume(run, events)
+    loggers = make_loggers(options.loggers, config, folder)
+    try:
+        Driver(run, options, events, stop, report, loggers).drive()
+        result = _result(run, DONE, "")
+    except NonFiniteError as error:
+        result = _result(run, DIVERGED, str(error))
+    finally:
+        for logger in loggers:
+            logger.close()
+    _write_memory(run)
+    write_json(folder / "accuracy.json", result)
+    checkpoint.keep_newest(folder / "checkpoint")
+    events.write(result["status"], step=run.position.step, note=result["note"])
+    return result
+
+
+def _settle_threads(folder: Path, options: Options) -> None:
+    """As many threads as the run began with: their number decides the order of sums, and so the last bits."""
+    threads = options.threads
+    if (folder / "config.json").exists():
+        _, began = read_config(folder / "config.json")
+        threads = began.get("threads", threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+def _write_config(config: RunConfig, folder: Path) -> None:
+    path = folder / "config.json"
+    if not path.exists():
+        record = {
+            "digest": config.digest(),
+            "config": config.to_dict(),
+            "environment": environment(config.device),
+        }
+        write_json(path, record)
+    elif read_config(path)[0] != config:
+        raise RunError(f"{path} holds another configuration than its folder is named after; remove {folder}")
+
+
+def _resume(run: Run, events: EventLog) -> None:
+    """From the last checkpoint where there is one; a run that lost them all never starts over in silence."""
+    saved = run.restore()
+    if saved is not None:
+        place = {"step": run.position.step, "task": run.position.task}
+        events.write(
+            "resumed", **place, passed_over=saved.passed_over, environment=environment(run.config.device)
+        )
+    elif any(event["event"] == "checkpoint" for event in read_events(run.folder)):
+        raise RunError(
+            f"the run in {run.folder} had written checkpoints, and they are gone; "
+            "remove that folder to make this run again from the start"
+        )
+    else:
+        events.write("started")
+
+
+def _result(run: Run, status: str, note: str) -> dict[str, Any]:
+    """accuracy.json: only what two equal runs share bit for bit."""
+    config, ledger = run.config, run.ledger
+    averages = ledger.averages() if status == DONE else dict.fromkeys(ledger.averages())
+    return {
+        "digest": config.digest(),
+        "benchmark": config.benchmark,
+        "method": config.method,
+        "seed": config.seed,
+        "status": status,
+        "note": note,
+        "files_note": run.stream.files_note,
+        "tasks": len(run.stream),
+        "steps": run.position.step,
+        **averages,
+        "matrix": ledger.matrix,
+        "class_accuracy": ledger.class_accuracy,
+        "trained": ledger.trained,
+        "memory": ledger.memory,
+    }
+
+
+def _write_memory(run: Run) -> None:
+    memory = run.learner.memory
+    if memory is None or len(memory) == 0:
+        return
+    inputs = memory.inputs if isinstance(memory.inputs, Tensor) else memory.inputs[0]  # behind it the task
+    parts = {"inputs": inputs, "targets": memory.targets, "tasks": memory.tasks, "ids": memory.ids}
+    plain = {name: part.detach().cpu().contiguous().clone() for name, part in parts.items()}
+    write_atomically(run.folder / "memory.safetensors", serialise_tensors(plain))

@@ -1,0 +1,111 @@
+"""Values that are not finite, caught where they arise and named by task, step and sample.
+
+On the processor each step is looked at; a device gathers, and is asked when it has to be waited for anyway.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from corestream.errors import DataError, NonFiniteError
+
+NAMED = 5  # samples named in a message
+
+
+class FiniteWatch:
+    """Zero times a finite value is zero, and NaN otherwise: one sum tells whether anything was not finite."""
+
+    def __init__(self, device: str) -> None:
+        self._at_once = device == "cpu"
+        self._inputs = torch.zeros((), device=device)
+        self._verified: Any = None
+
+    def check_inputs(self, batch: Any, position: Any) -> None:
+        if not batch.x.is_floating_point():
+            return
+        self._inputs += batch.x.sum() * 0
+        if self._at_once and not torch.isfinite(self._inputs):
+            self._inputs.zero_()
+            self._name_inputs(
+                batch, position
+            )  # a sum of huge finite values may overflow: then nothing is named
+
+    def check_loss(self, step: Any) -> None:
+        """A device's loss is not read, for that would wait: it spoils the parameters, which `look` finds."""
+        if self._at_once and not torch.isfinite(step.loss):
+            raise NonFiniteError("the loss is not finite")
+
+    def look(self, model: nn.Module, train: Any, position: Any) -> None:
+        """Raise what is not finite since the last look; bad inputs are found in the same batches again."""
+        if not torch.isfinite(self._inputs):
+            self._inputs.zero_()
+            self._search(train, position)
+        for name, parameter in model.named_parameters():
+            if not torch.isfinite(parameter).all():
+                raise NonFiniteError(f"parameter {name!r} is not finite; it was so at {self._since()}")
+        self.verified(position)
+
+    def verified(self, position: Any) -> None:
+        self._verified = replace(position)
+
+    @contextmanager
+    def naming(self, learner: Any, batch: Any, position: Any) -> Iterator[None]:
+        """Add to a NonFiniteError the task, the step and the samples."""
+        try:
+            yield
+        except NonFiniteError as error:
+            samples = "" if batch is None else _bad_losses(learner, batch)
+            raise NonFiniteError(f"{where(position)}: {error}{samples}") from error
+
+    def _since(self) -> str:
+        return "the start" if self._verified is None else f"step {self._verified.step}"
+
+    def _search(self, train: Any, position: Any) -> None:
+        start = self._verified
+        if start is None or start.task != position.task:
+            start = replace(position, sweep=0, batch=0)
+        for sweep in range(start.sweep, position.sweep + 1):
+            first = start.batch if sweep == start.sweep else 0
+            for number, (x, y, *_, index) in enumerate(train.batches(sweep, first), first):
+                if not torch.isfinite(x).all():
+                    found = _Found(x, y, index)
+                    self._name_inputs(found, replace(position, sweep=sweep, batch=number))
+
+    @staticmethod
+    def _name_inputs(batch: Any, position: Any) -> None:
+        finite = torch.isfinite(batch.x).flatten(1).all(1)
+        bad = batch.index[~finite].tolist()
+        if bad:
+            raise DataError(
+                f"{where(position)}: the input of training sample {_few(bad)} is NaN or infinite; "
+                "correct these samples or take them out of the stream"
+            )
+
+
+class _Found:
+    def __init__(self, x: Tensor, y: Tensor, index: Tensor) -> None:
+        self.x, self.y, self.index = x, y, index
+
+
+def where(position: Any) -> str:
+    return f"task {position.task}, step {position.step} (sweep {position.sweep}, batch {position.batch})"
+
+
+@torch.no_grad()
+def _bad_losses(learner: Any, batch: Any) -> str:
+    """Which samples' losses are not finite under the parameters as they are now."""
+    outputs = learner.model(batch.x) if batch.task is None else learner.model(batch.x, batch.task)
+    losses = torch.nn.functional.cross_entropy(outputs.float(), batch.y, reduction="none")
+    bad = batch.index[~torch.isfinite(losses)].tolist()
+    if len(bad) == len(losses):
+        return "; every sample's loss is not finite now: the parameters have diverged"
+    return f"; the loss of training sample {_few(bad)} is not finite" if bad else ""
+
+
+def _few(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:NAMED]))
+    return shown if len(numbers) <= NAMED else f"{shown} and {len(numbers) - NAMED} more"

@@ -1,0 +1,210 @@
+"""One run: a learner walks a stream. Small verbs, so that a driver can lead one run or several at once."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from corestream.studies import checkpoint, randomness
+from corestream.studies.config import FOLDER, RunConfig, run_settings
+from corestream.studies.finite import FiniteWatch
+from corestream.studies.ledger import Ledger
+from corestream.studies.metrics import evaluate
+from corestream.studies.records import Records
+
+
+@dataclass
+class Position:
+    """Where in the stream the next batch is; `step` counts all batches so far."""
+
+    task: int = 0
+    sweep: int = 0
+    batch: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`index` is each sample's place in its task's training set."""
+
+    x: Tensor
+    y: Tensor
+    task: Tensor | None
+    index: Tensor
+
+
+class Run:
+    """`step` trains on one batch and closes a task after its last one; `save` and `restore` hold everything.
+
+    `training` is the stream learned from, `stream` the one evaluated on: they differ only for joint training.
+    """
+
+    def __init__(
+        self, config: RunConfig, folder: Path, stream: Any, training: Any, learner: Any, settings: Any
+    ) -> None:
+        self.config, self.folder = config, folder
+        self.stream, self.training, self.learner, self.settings = stream, training, learner, settings
+        self.position = Position()
+        self.ledger = Ledger(stream, training)
+        self.records = Records(folder, config.record)
+        self.watch = FiniteWatch(config.device)
+        self._train: Any = None
+        self._batches: Iterator[tuple[Tensor, ...]] | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.position.task == len(self.training)
+
+    @property
+    def share_done(self) -> float:
+        """Of the whole run, from 0 to 1."""
+        inside = 0.0
+        if self._train is not None and not self.finished:
+            batches = max(1, len(self._train) * self.settings.sweeps)
+            inside = (self.position.sweep * len(self._train) + self.position.batch) / batches
+        return (self.position.task + inside) / len(self.training)
+
+    def step(self) -> bool:
+        """Train on the next batch; True where that closed a task."""
+        batch = self.next_batch()
+        self.observe(batch)
+        return self.advance()
+
+    def next_batch(self) -> Batch:
+        if self._batches is None:
+            self._open_sweep()
+        assert self._batches is not None
+        x, y, *task, index = next(self._batches)
+        return Batch(x, y, task[0] if task else None, index)
+
+    def observe(self, batch: Batch) -> None:
+        self.watch.check_inputs(batch, self.position)
+        with self.watch.naming(self.learner, batch, self.position):
+            done = self.learner.observe(batch.x, batch.y, batch.task, ids=batch.index)
+            self.watch.check_loss(done)
+        picked = batch.index if done.picked is None else _places(batch.index, done.picked)
+        self.ledger.count(picked)
+        self.records.add(picked, done.scores, len(batch.y))
+
+    def advance(self) -> bool:
+        """Move on to the next batch, sweep or task; True where a task was closed."""
+        self.position.step += 1
+        self.position.batch += 1
+        if self.position.batch < len(self._train):
+            return False
+        self.position.batch, self._batches = 0, None
+        self.position.sweep += 1
+        if self.position.sweep < self.settings.sweeps:
+            return False
+        self._close_task()
+        return True
+
+    def check(self) -> None:
+        """Look at what a device has gathered since the last look: values not finite, wrong targets."""
+        with self.watch.naming(self.learner, None, self.position):
+            self.learner.check()
+            self.watch.look(self.learner.model, self._train, self.position)
+
+    def save(self) -> None:
+        """Write everything the run needs to go on from here, bit for bit."""
+        tensors, random_facts = randomness.capture(self.config.device)
+        tensors |= {f"learner.{name}": value for name, value in self.learner.state_dict().items()}
+        tensors |= self.ledger.tensors()
+        facts = {
+            "position": asdict(self.position),
+            "random": random_facts,
+            "ledger": self.ledger.facts(),
+            "records": self.records.flush(),
+        }
+        checkpoint.save(self.folder / "checkpoint", self.config.digest(), tensors, facts)
+
+    def restore(self) -> checkpoint.Checkpoint | None:
+        """Go on where the last whole checkpoint was written; None where there is none."""
+        saved = checkpoint.load(self.folder / "checkpoint", self.config.digest())
+        if saved is None:
+            self.records.cut({})
+            return None
+        learner = {
+            name.removeprefix("learner."): value
+            for name, value in saved.tensors.items()
+            if name.startswith("learner.")
+        }
+        self.learner.load_state_dict(learner)
+        self.position = Position(**saved.facts["position"])
+        self.ledger.restore(saved.tensors, saved.facts["ledger"])
+        self.records.cut(saved.facts["records"])
+        self.watch.verified(self.position)
+        randomness.restore(self.config.device, saved.tensors, saved.facts["random"])
+        return saved
+
+    def _open_sweep(self) -> None:
+        """The batches from the position on; a resumed sweep is not started a second time."""
+        if self._train is None:
+            train = self.training[self.position.task].train
+            self._train = train.with_batch_size(self.settings.batch_size).with_indices()
+            self.ledger.open_task(self._train)
+        if self.position.batch == 0:
+            self.learner.start_sweep()
+        self._batches = self._train.batches(self.position.sweep, self.position.batch)
+
+    def _close_task(self) -> None:
+        self.check()
+        data = self.training[self.position.task].train.with_batch_size(self.settings.batch_size)
+        data.epoch = self.settings.sweeps  # one more look comes after the sweeps, in an order of its own
+        with self.watch.naming(self.learner, None, self.position):
+            self.learner.end_task(data)
+        seen = len(self.stream) if len(self.training) < len(self.stream) else self.position.task + 1
+        self.ledger.close_task(self.evaluate(seen), self._train, self.learner.memory)
+        self.position.task += 1
+        self.position.sweep, self._train = 0, None
+        self.watch.verified(self.position)
+
+    def evaluate(self, tasks: int) -> list[tuple[Tensor, Tensor]]:
+        """For each of the first `tasks` tasks, how many test samples of each class are right, and in all."""
+        found = []
+        for number in range(tasks):
+            test = self.stream[number].test.with_batch_size(self.settings.test_batch_size)
+            evaluation = evaluate(self.learner.model, test, self.stream.num_classes)
+            found.append((evaluation.correct, evaluation.total))
+        return found
+
+
+def make_run(config: RunConfig, folder: Path, *, data_dir: Path | None = None, offline: bool = False) -> Run:
+    """The stream, the network and the learner that a configuration describes, before the first step."""
+    from corestream import learners, models
+
+    randomness.seed_all(config.seed)
+    stream = make_stream(config, data_dir=data_dir, offline=offline).to(config.device)
+    settings = run_settings(config)
+    training = stream.joint() if config.method == "multitask" else stream
+    model = models.for_stream(stream, settings, seed=config.seed).to(config.device)
+    learner = learners.build(
+        config.method, model, settings, stream=training, seed=config.seed, device=config.device
+    )
+    return Run(config, folder, stream, training, learner, settings)
+
+
+def make_stream(config: RunConfig, *, data_dir: Path | None = None, offline: bool = False) -> Any:
+    """The stream of a configuration: a benchmark, or pictures in a folder of the user's."""
+    import corestream
+
+    shared = {
+        "seed": config.seed,
+        "imbalanced": config.imbalanced,
+        "noise": config.noise,
+        "label_noise": config.label_noise,
+        "tasks": config.tasks,
+        "scenario": config.scenario,
+        **config.options,
+    }
+    if config.benchmark.startswith(FOLDER):
+        return corestream.streams.from_folder(Path(config.benchmark.removeprefix(FOLDER)), **shared)
+    return corestream.benchmark(config.benchmark, data_dir=data_dir, offline=offline, **shared)
+
+
+def _places(index: Tensor, picked: Tensor) -> Tensor:
+    """The picked samples' places in the training set; −1, which stands for none, stays −1."""
+    return torch.where(picked >= 0, index[picked.clamp(min=0)], -1)

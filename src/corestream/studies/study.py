@@ -1,0 +1,104 @@
+"""A set of configurations: which of their runs are there, making the missing ones, reading them all."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from corestream.errors import ConfigError
+from corestream.studies.config import RunConfig, read_config
+from corestream.studies.drive import Options
+from corestream.studies.events import read_events
+from corestream.studies.execute import read_accuracy
+from corestream.studies.pool import Outcome, Watcher, make_runs
+from corestream.studies.results import Result
+
+
+class RunSet:
+    """The runs of these configurations under one folder."""
+
+    def __init__(self, configs: Iterable[RunConfig], out: Path) -> None:
+        self.configs = list({config.digest(): config for config in configs}.values())
+        self.out = out
+
+    def missing(self) -> list[RunConfig]:
+        """Those that are not there yet, or not to their end."""
+        return [
+            config for config in self.configs if read_accuracy(self.out / config.digest(), config) is None
+        ]
+
+    def make(
+        self, *, jobs: int | None = None, options: Options | None = None, watcher: Watcher | None = None
+    ) -> list[Outcome]:
+        """Make the missing runs, as many at a time as there are cores or as `jobs` says."""
+        if jobs is not None and jobs < 1:
+            raise ConfigError(f"jobs is {jobs}; at least 1 is needed")
+        missing = self.missing()
+        if not missing:
+            return []
+        return make_runs(missing, self.out, jobs=jobs or cores(), options=options, watcher=watcher)
+
+    def results(self) -> list[Result]:
+        """What the runs found, failed ones included; those never begun or still under way are left out."""
+        found = [read_run(self.out / config.digest(), config) for config in self.configs]
+        return [result for result in found if result is not None]
+
+
+def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
+    """The result in a run's folder, None where it has neither ended nor failed."""
+    if not (folder / "config.json").exists():
+        return _failed_before_it_began(folder, config)
+    written, environment = read_config(folder / "config.json")
+    events = read_events(folder)
+    accuracy = read_accuracy(folder, config or written)
+    device = str(environment.get("device", ""))
+    if accuracy is None:
+        note = _failure(events)
+        return (
+            None
+            if note is None
+            else Result(written.to_dict(), {}, "failed", note, device=device, folder=folder)
+        )
+    return Result(
+        written.to_dict(),
+        accuracy,
+        accuracy["status"],
+        str(accuracy.get("note", "")),
+        str(accuracy.get("files_note", "")),
+        device=device,
+        seconds=_seconds(events),
+        folder=folder,
+    )
+
+
+def read_runs(out: Path) -> list[Result]:
+    """Every run under a folder that has ended or failed."""
+    folders = sorted(path.parent for path in out.glob("*/config.json"))
+    return [result for result in map(read_run, folders) if result is not None]
+
+
+def cores() -> int:
+    """How many processes can work at once here."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _failed_before_it_began(folder: Path, config: RunConfig | None) -> Result | None:
+    note = _failure(read_events(folder)) if folder.exists() else None
+    return (
+        None
+        if note is None or config is None
+        else Result(config.to_dict(), {}, "failed", note, folder=folder)
+    )
+
+
+def _failure(events: list[dict[str, object]]) -> str | None:
+    """Why the run failed, where that is the last thing that happened to it."""
+    ends = [event for event in events if event["event"] in ("started", "resumed", "interrupted", "failed")]
+    return str(ends[-1].get("error", "")) if ends and ends[-1]["event"] == "failed" else None
+
+
+def _seconds(events: list[dict[str, object]]) -> float:
+    """The time spent on each task; what a kill threw away is not counted."""
+    spent = {event.get("task"): event.get("seconds") for event in events if event["event"] == "task"}
+    return sum(float(seconds) for seconds in spent.values() if isinstance(seconds, int | float))

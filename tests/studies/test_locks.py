@@ -1,0 +1,33 @@
+import subprocess
+import sys
+
+import pytest
+
+from corestream.studies.locks import LockedError, is_locked, locked
+
+HOLD = """
+import sys, pathlib
+from corestream.studies.locks import locked
+with locked(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_holder_is_refused_and_told_who_holds_it(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        assert is_locked(tmp_path)
+        with pytest.raises(LockedError, match=f"pid {holder.pid}"), locked(tmp_path):
+            pass
+        holder.kill()
+    with locked(tmp_path):  # the lock died with its holder
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
+
+
+def test_a_folder_nobody_worked_in_is_not_locked(tmp_path):
+    assert not is_locked(tmp_path)
+    assert not (tmp_path / "lock").exists()

@@ -1,0 +1,71 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from corestream.errors import ConfigError
+from corestream.studies.config import RunConfig
+from corestream.studies.loggers import flat, make_loggers
+
+CONFIG = RunConfig("rotated-digits", "ocs", settings={"tau": 10.0})
+
+
+class Recorder:
+    """Stands in for a package: every call is noted."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*arguments, **keywords):
+            self.calls.append((name, arguments, keywords))
+            return self
+
+        return call
+
+
+def test_tensorboard_gets_every_number_at_its_step(tmp_path, monkeypatch):
+    writer = Recorder()
+    package = SimpleNamespace(SummaryWriter=lambda log_dir: writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", package)
+    (logger,) = make_loggers(("tensorboard",), CONFIG, tmp_path)
+    logger.log(7, {"average_accuracy": 0.5})
+    logger.close()
+    assert writer.calls == [("add_scalar", ("average_accuracy", 0.5, 7), {}), ("close", (), {})]
+
+
+def test_mlflow_gets_the_configuration_and_the_numbers(tmp_path, monkeypatch):
+    package = Recorder()
+    monkeypatch.setitem(sys.modules, "mlflow", package)
+    (logger,) = make_loggers(("mlflow",), CONFIG, tmp_path)
+    logger.log(7, {"forgetting": 0.1})
+    logger.close()
+    names = [name for name, *_ in package.calls]
+    assert names == ["set_experiment", "start_run", "log_params", "log_metrics", "end_run"]
+    assert package.calls[2][1][0]["settings.tau"] == 10.0
+    assert package.calls[3] == ("log_metrics", ({"forgetting": 0.1},), {"step": 7})
+
+
+def test_wandb_goes_on_in_the_same_run(tmp_path, monkeypatch):
+    package = Recorder()
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    (logger,) = make_loggers(("wandb",), CONFIG, tmp_path)
+    logger.log(7, {"forgetting": 0.1})
+    logger.close()
+    assert [name for name, *_ in package.calls] == ["init", "log", "finish"]
+    assert package.calls[0][2]["id"] == CONFIG.digest()
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(ConfigError, match=r"pip install 'corestream\[mlflow\]'"):
+        make_loggers(("mlflow",), CONFIG, tmp_path)
+
+
+def test_a_wrong_logger_is_answered_with_the_nearest(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'tensorboard'"):
+        make_loggers(("tensorbord",), CONFIG, tmp_path)
+
+
+def test_nested_tables_become_dotted_names():
+    assert flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}}) == {"a": 1, "b.c": 2, "b.d.e": 3}

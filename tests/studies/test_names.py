@@ -1,0 +1,19 @@
+import pytest
+
+from corestream.errors import ConfigError
+from corestream.studies.names import check_name, nearest
+
+
+def test_a_right_name_comes_back():
+    assert check_name("method", "ocs", ["ocs", "gss"]) == "ocs"
+
+
+def test_a_wrong_name_is_answered_with_the_nearest_and_all_of_them():
+    with pytest.raises(
+        ConfigError, match=r"unknown method 'unifrom', did you mean 'uniform'\?.*ocs, uniform"
+    ):
+        check_name("method", "unifrom", ["ocs", "uniform"])
+
+
+def test_a_name_like_no_other_gets_no_suggestion():
+    assert nearest("zzz", ["ocs", "uniform"]) == ""

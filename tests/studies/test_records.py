@@ -1,0 +1,63 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from corestream.errors import RunError
+from corestream.studies.records import GrowingArray, Records
+
+
+def test_rows_appended_in_parts_read_as_one_array(tmp_path):
+    array = GrowingArray(tmp_path / "picks.npy", fill=-1)
+    for start in range(0, 9, 3):
+        for row in range(start, start + 3):
+            array.append(torch.tensor([row, row + 1]))
+        array.flush()
+    assert np.load(tmp_path / "picks.npy").tolist() == [[row, row + 1] for row in range(9)]
+
+
+def test_a_narrower_row_is_filled_up(tmp_path):
+    array = GrowingArray(tmp_path / "picks.npy", fill=-1)
+    array.append(torch.tensor([4, 5, 6]))
+    array.append(torch.tensor([7]))
+    array.flush()
+    assert np.load(tmp_path / "picks.npy").tolist() == [[4, 5, 6], [7, -1, -1]]
+
+
+def test_cutting_back_forgets_what_came_after_and_goes_on(tmp_path):
+    path = tmp_path / "picks.npy"
+    array = GrowingArray(path, fill=-1)
+    for row in range(6):
+        array.append(torch.tensor([row]))
+    array.flush()
+    resumed = GrowingArray(path, fill=-1)
+    resumed.cut(4)
+    resumed.append(torch.tensor([40]))
+    assert resumed.flush() == 5
+    assert np.load(path).ravel().tolist() == [0, 1, 2, 3, 40]
+
+
+def test_a_file_with_fewer_rows_than_the_checkpoint_is_refused(tmp_path):
+    array = GrowingArray(tmp_path / "picks.npy", fill=-1)
+    array.append(torch.tensor([1]))
+    array.flush()
+    with pytest.raises(RunError, match="fewer than 3 rows"):
+        GrowingArray(tmp_path / "picks.npy", fill=-1).cut(3)
+    with pytest.raises(RunError, match="does not fit"):
+        GrowingArray(tmp_path / "missing.npy", fill=-1).cut(3)
+
+
+def test_only_what_was_asked_for_is_written(tmp_path):
+    records = Records(tmp_path, ("scores",))
+    scores = SimpleNamespace(
+        **{name: torch.rand(5) for name in ("similarity", "diversity", "affinity", "total")}
+    )
+    records.add(torch.tensor([1, 2]), scores, 5)
+    records.add(torch.tensor([1, 2]), None, 5)
+    assert records.flush() == {"scores": 2}
+    found = np.load(tmp_path / "scores.npy")
+    assert found.shape == (2, 5, 4)
+    assert np.array_equal(found[0, :, 3], scores.total.numpy())
+    assert np.isnan(found[1]).all()
+    assert not (tmp_path / "picks.npy").exists()
