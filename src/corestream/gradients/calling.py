@@ -57,13 +57,15 @@ def join_inputs(parts: Sequence[Inputs]) -> Inputs:
     if isinstance(first, Tensor):
         return torch.cat([part for part in parts if isinstance(part, Tensor)])
     if isinstance(first, Mapping):
-        return {key: torch.cat([part[key] for part in parts]) for key in first}  # type: ignore[call-overload]
+        return {key: torch.cat([part[key] for part in parts]) for key in first}  # type: ignore[index, call-overload]
     return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
 
 def call(model: nn.Module, inputs: Inputs) -> Any:
     """A tensor goes in as model(x), a tuple as model(*x), a dict as model(**x)."""
-    forward = model._call_impl if getattr(model, "_compiled_call_impl", None) is not None else model
+    forward: Callable[..., Any] = (
+        model._call_impl if getattr(model, "_compiled_call_impl", None) is not None else model
+    )
     if isinstance(inputs, Tensor):
         return forward(inputs)
     if isinstance(inputs, Mapping):
@@ -93,7 +95,7 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 def trainable(model: nn.Module, parameters: Parameters | None = None) -> dict[str, Tensor]:
     """The trainable parameters, or those of them that `parameters` (names or modules) tells, under their first names."""
-    every = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    every: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not every:
         raise ValueError("the model has no trainable parameter: set requires_grad on those that should learn")
     if parameters is None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
-from ..gradients.per_sample import DEFAULT_MAX_BYTES, capture, unchanged_buffers
+from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
 from ..selection.criteria import Criteria, gradient_criteria

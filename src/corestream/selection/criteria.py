@@ -87,4 +87,4 @@ def _inverse(norm: Tensor) -> Tensor:
 
 
 def _norm(gradient: dict[str, Tensor]) -> Tensor:
-    return torch.stack([part.norm() for part in gradient.values()]).norm()
+    return torch.stack([part.square().sum() for part in gradient.values()]).sum().sqrt()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..errors import NonFiniteError
 from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradients
 from ..gradients.calling import LossFn, Parameters, check_batch, join_inputs, leaves, unwrap
-from ..gradients.per_sample import DEFAULT_MAX_BYTES
+from ..gradients.capture import DEFAULT_MAX_BYTES
 from .criteria import Criteria, gradient_criteria
 
 MODES = (None, "train", "eval")

@@ -50,13 +50,12 @@ class Outer(Block):
     def square_norms(self) -> Tensor:
         if self._is_flat:
             left, right = self._flat()
-            inner = torch.linalg.vecdot(right, right)
-            return torch.linalg.vecdot(left, left) * (inner + 1 if self.bias is not None else inner)
+            return left.square().sum(1).mul_(self._with_bias(right.square().sum(1)))
         if self.left.positions * (self.left.width + self.right.width) < self.left.width * self.right.width:
             return self._norms_by_tables()
         total = self._bias_rows().square().sum(1) if self.bias is not None else self._zeros(len(self))
         for rows, _ in self._row_chunks(self):
-            total += torch.linalg.vecdot(rows, rows)
+            total += rows.square().sum(1)
         return total
 
     def _norms_by_tables(self) -> Tensor:

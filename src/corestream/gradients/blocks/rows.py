@@ -18,7 +18,7 @@ class Rows(Block):
         return len(self.values)
 
     def square_norms(self) -> Tensor:
-        return torch.linalg.vecdot(self.flat, self.flat)
+        return self.flat.square().sum(1)
 
     def gram(self, other: Block) -> Tensor:
         assert isinstance(other, Rows)

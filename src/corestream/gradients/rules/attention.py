@@ -8,8 +8,10 @@ from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-import torch.nn.functional as F
+import torch.nn.functional
 from torch import Tensor, nn
+
+F: Any = torch.nn.functional  # its private helpers have no type stubs
 
 Tell = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]  # input, weight, bias, output
 
@@ -18,7 +20,7 @@ def told_forward(module: nn.MultiheadAttention, tell: Tell) -> Any:
     """`module.forward`, calling `tell` for every projection it makes."""
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        output = F.linear(x, weight, bias)
+        output: Tensor = F.linear(x, weight, bias)
         tell(x, weight, bias, output)
         return output
 

@@ -1,6 +1,7 @@
 """Convolutions: linear layers on patches. A transposed convolution swaps the two factors' roles."""
 
 from functools import partial
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ def transposed_convolution(seen: Seen) -> list[Block]:
     assert isinstance(module, ConvTranspose)
     blocks: list[Block] = []
     if (weight := seen.names.get("weight")) is not None:
-        padding = [p for p in reversed(module.padding) for _ in range(2)]  # type: ignore[arg-type, union-attr]
+        padding = [p for p in reversed(_sizes(module.padding)) for _ in range(2)]
         counts = seen.inputs.shape[3:]
         right = Factor(seen.gradient, partial(_patches, module, padding, "constant", counts))
         left = Factor(_positions(seen.inputs, module.groups))
@@ -65,17 +66,21 @@ def _patches(
     module: Conv | ConvTranspose, padding: list[int], mode: str, counts: tuple[int, ...], x: Tensor
 ) -> Tensor:
     """The patch under every output position, [N, G, T·positions, C/G·kernel]; `counts` output positions a dimension."""
-    n, calls, channels = x.shape[:3]
+    n, calls = x.shape[:2]
     x = F.pad(x.flatten(0, 1), padding, mode=mode)
     space = len(module.kernel_size)
     for d in range(space):
-        kernel, stride, dilation = module.kernel_size[d], module.stride[d], module.dilation[d]  # type: ignore[index]
+        kernel, stride, dilation = module.kernel_size[d], module.stride[d], module.dilation[d]
         span = dilation * (kernel - 1) + 1
         x = x.unfold(2 + d, span, stride).narrow(2 + d, 0, counts[d])[..., ::dilation]
     # x is a view [N·T, C, *positions, *kernel]: order the axes, then copy once
     x = x.unflatten(1, (module.groups, -1)).unflatten(0, (n, calls))
     order = [0, 2, 1, *range(4, 4 + space), 3, *range(4 + space, 4 + 2 * space)]
     return x.permute(order).reshape(n, module.groups, calls * _product(counts), -1)
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    return tuple(value)
 
 
 def _product(counts: tuple[int, ...]) -> int:

@@ -10,7 +10,12 @@ from ..blocks import Block, Rows
 from .rule import Seen, register
 
 
-@register(nn.LayerNorm, events=lambda module, x: (len(module.normalized_shape),) * 2)
+def _trailing(module: nn.Module, x: Tensor) -> tuple[int, int]:
+    assert isinstance(module, nn.LayerNorm | nn.RMSNorm)
+    return len(module.normalized_shape), len(module.normalized_shape)
+
+
+@register(nn.LayerNorm, events=_trailing)
 def layer_norm(seen: Seen) -> list[Block]:
     module = seen.module
     assert isinstance(module, nn.LayerNorm)
@@ -18,7 +23,7 @@ def layer_norm(seen: Seen) -> list[Block]:
     return affine_rows(seen, normalized, over=(1,))
 
 
-@register(nn.RMSNorm, events=lambda module, x: (len(module.normalized_shape),) * 2)
+@register(nn.RMSNorm, events=_trailing)
 def rms_norm(seen: Seen) -> list[Block]:
     module = seen.module
     assert isinstance(module, nn.RMSNorm)

@@ -21,21 +21,25 @@ class Seen:
     max_bytes: int
 
 
+MakeBlocks = Callable[[Seen], list[Block]]
+Events = Callable[[nn.Module, Tensor], tuple[int, int]]
+
+
 @dataclass(frozen=True)
 class Rule:
     """`events` tells how many trailing dimensions of the input and of the output belong to one position."""
 
-    blocks: Callable[[Seen], list[Block]]
-    events: Callable[[nn.Module, Tensor], tuple[int, int]]
+    blocks: MakeBlocks
+    events: Events
 
 
 RULES: dict[type[nn.Module], Rule] = {}
 
 
-def register(*types: type[nn.Module], events: Callable[[nn.Module, Tensor], tuple[int, int]]):  # type: ignore[no-untyped-def]
+def register(*types: type[nn.Module], events: Events) -> Callable[[MakeBlocks], MakeBlocks]:
     """Register the decorated function as the rule for these exact layer types."""
 
-    def add(blocks: Callable[[Seen], list[Block]]) -> Callable[[Seen], list[Block]]:
+    def add(blocks: MakeBlocks) -> MakeBlocks:
         RULES.update(dict.fromkeys(types, Rule(blocks, events)))
         return blocks
 

@@ -1,0 +1,185 @@
+"""One forward and one backward over a batch, watched layer by layer."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from .blocks import Block
+from .blocks.assemble import assemble
+from .calling import LossFn, Parameters, call, check_batch, check_losses, cross_entropy, trainable, unwrap
+from .general import general_rows
+from .graph import Graph
+from .layout import Layout, Pattern, candidates, fits, pattern, probe_weights, tolerance
+from .per_sample import PerSampleGradients, compute_dtype
+from .recorder import Call, Recorder
+from .rules import Seen
+
+DEFAULT_MAX_BYTES = 2**28
+
+# How each model's layers lay out their samples, found once by a probe. Kept beside the model, never on it.
+_LAYOUTS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], tuple[Layout | None, ...]]] = WeakKeyDictionary()
+
+
+def per_sample_gradients(
+    model: nn.Module,
+    loss_fn: LossFn | None,
+    batch: tuple[Any, Any],
+    *,
+    parameters: Parameters | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> PerSampleGradients:
+    """The gradient of each sample's own loss, in one forward and one backward over the batch.
+
+    `loss_fn(outputs, targets)` returns one loss a sample; None is cross-entropy. `batch` is (inputs, targets): inputs are a tensor,
+    a tuple for model(*inputs) or a dict for model(**inputs), batch first. `parameters` (names or modules) restricts to some of the
+    trainable parameters. Working memory beyond the layers' own inputs and output gradients stays under `max_bytes`.
+
+    The forward pass draws from torch's generator what the model's own would (dropout); nothing else of the model or of torch's
+    state is changed. BatchNorm layers that would use their batch's statistics get them as constants.
+    """
+    model = unwrap(model)
+    inputs, targets, count = check_batch(model, batch)
+    wanted = trainable(model, parameters)
+    with unchanged_buffers(model):
+        return capture(model, loss_fn, inputs, targets, count, wanted, max_bytes)
+
+
+@contextmanager
+def unchanged_buffers(model: nn.Module) -> Iterator[None]:
+    """Running statistics and the like are afterwards what they were."""
+    before = [
+        (module, name, tensor, tensor._version, tensor.clone())
+        for module in model.modules()
+        if module.training
+        for name, tensor in module._buffers.items()
+        if tensor is not None
+    ]
+    try:
+        yield
+    finally:
+        for module, name, tensor, version, value in before:
+            if tensor._version != version:
+                with torch.no_grad():
+                    tensor.copy_(value)
+            module._buffers[name] = tensor
+
+
+def capture(
+    model: nn.Module,
+    loss_fn: LossFn | None,
+    inputs: Any,
+    targets: Any,
+    count: int,
+    wanted: dict[str, Tensor],
+    max_bytes: int,
+) -> PerSampleGradients:
+    """One forward, one backward; the layers' inputs and output gradients become blocks."""
+    with torch.enable_grad(), Recorder(model, wanted) as recorder:
+        outputs = call(model, inputs)
+        losses = check_losses((loss_fn or cross_entropy)(outputs, targets), count)
+    dtype = compute_dtype(wanted)
+    if not losses.requires_grad:
+        return PerSampleGradients(losses.detach(), outputs, [], wanted, max_bytes)
+    with torch.enable_grad():
+        blocks = _blocks(model, losses, recorder.calls, wanted, dtype, max_bytes)
+    return PerSampleGradients(
+        losses.detach().to(dtype), outputs, assemble(blocks, max_bytes), wanted, max_bytes
+    )
+
+
+def _blocks(
+    model: nn.Module,
+    losses: Tensor,
+    calls: list[Call],
+    wanted: dict[str, Tensor],
+    dtype: torch.dtype,
+    max_bytes: int,
+) -> list[Block]:
+    graph = Graph(losses)
+    calls = [one for one in calls if one.edge.node in graph.nodes]
+    uncovered = _uncovered(graph, calls, wanted)
+    calls = _still_needed(calls, uncovered)
+    key = tuple((one.label, one.module.training, *_pattern(one, len(losses))) for one in calls)
+    layouts = _LAYOUTS.setdefault(model, {}).get(key)
+    keep_graph = layouts is None or None in layouts or bool(uncovered)
+    gradients = _edge_gradients(losses, calls, torch.ones_like(losses), keep_graph=keep_graph)
+    if layouts is None:
+        layouts = _probe(model, key, losses, calls, gradients)
+    readings = zip(calls, layouts, strict=True)
+    uncovered |= {name for one, layout in readings if layout is None for name in one.names.values()}
+    calls = [one.without(uncovered) for one in calls]
+    blocks: list[Block] = []
+    for one, layout, gradient in zip(calls, layouts, gradients, strict=True):
+        if layout is not None and gradient is not None and one.names:
+            blocks += one.rule.blocks(_seen(one, layout, gradient, len(losses), dtype, max_bytes))
+    if uncovered:
+        blocks += general_rows(losses, {n: p for n, p in wanted.items() if n in uncovered}, dtype, max_bytes)
+    return blocks
+
+
+def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor]) -> frozenset[str]:
+    """Parameters used more often than the recorded calls explain, or whose recorded input has been changed since."""
+    recorded = Counter(name for one in calls for name in one.names.values())
+    uses = zip(wanted, graph.uses(wanted.values()), strict=True)
+    often = {name for name, count in uses if count > recorded[name]}
+    changed = {n for one in calls if one.inputs._version != one.version for n in one.names.values()}
+    return frozenset(often | changed)
+
+
+def _still_needed(calls: list[Call], uncovered: frozenset[str]) -> list[Call]:
+    left = [one.without(uncovered) for one in calls]
+    return [one for one in left if one.names]
+
+
+def _pattern(one: Call, count: int) -> Pattern:
+    return pattern(one.shape, one.events[1], count)
+
+
+def _edge_gradients(
+    losses: Tensor, calls: list[Call], weights: Tensor, *, keep_graph: bool
+) -> Sequence[Tensor | None]:
+    """The gradient of Σ w_n loss_n at each call's output; no weight's gradient is computed on the way."""
+    if not calls:
+        return ()
+    edges = [one.edge for one in calls]
+    return torch.autograd.grad(losses, edges, weights, retain_graph=keep_graph, allow_unused=True)
+
+
+def _probe(
+    model: nn.Module, key: tuple[Any, ...], losses: Tensor, calls: list[Call], plain: Sequence[Tensor | None]
+) -> tuple[Layout | None, ...]:
+    """Find each call's layout, and remember it once every call has shown a gradient to judge by."""
+    weights = probe_weights(losses)
+    weighted = _edge_gradients(losses, calls, weights, keep_graph=True)
+    tol = tolerance([gradient for gradient in plain if gradient is not None])
+    layouts: list[Layout | None] = []
+    for one, before, after in zip(calls, plain, weighted, strict=True):
+        options = candidates(_pattern(one, len(losses)))
+        if before is None or after is None:
+            layouts.append(next(options, None))
+            continue
+        layouts.append(
+            next((o for o in options if fits(o, before, after, weights, one.events[1], tol)), None)
+        )
+    if all(gradient is not None and bool(gradient.any()) for gradient in plain):
+        _LAYOUTS[model][key] = tuple(layouts)
+    return tuple(layouts)
+
+
+def _seen(
+    one: Call, layout: Layout, gradient: Tensor, count: int, dtype: torch.dtype, max_bytes: int
+) -> Seen:
+    inputs = one.inputs.detach()
+    inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
+    return Seen(
+        one.module,
+        one.names,
+        layout.samples(inputs, count, one.events[0]),
+        one.widened(layout.samples(gradient.to(dtype), count, one.events[1])),
+        max_bytes,
+    )
