@@ -8,10 +8,24 @@ from typing import Any
 from corestream.errors import ConfigError
 from corestream.streams.batches import Batches
 from corestream.streams.benchmarks import BENCHMARKS
+from corestream.streams.benchmarks.registry import Benchmark
+from corestream.streams.folder import FOLDER, PREFIX, from_folder
+from corestream.streams.own import from_dataset, from_tensors
 from corestream.streams.request import Request
 from corestream.streams.stream import Stream, Task
 
-__all__ = ["BENCHMARKS", "Batches", "Stream", "Task", "benchmark", "names"]
+__all__ = [
+    "BENCHMARKS",
+    "FOLDER",
+    "Batches",
+    "Stream",
+    "Task",
+    "benchmark",
+    "from_dataset",
+    "from_folder",
+    "from_tensors",
+    "names",
+]
 
 
 def names() -> list[str]:
@@ -32,23 +46,33 @@ def benchmark(
     offline: bool = False,
     **options: Any,
 ) -> Stream:
-    """The stream of a benchmark; `tasks` cuts it after so many, `options` are the benchmark's own."""
-    if name not in BENCHMARKS:
-        near = get_close_matches(name, BENCHMARKS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"there is no benchmark {name!r}; {hint}There are: {', '.join(BENCHMARKS)}")
-    chosen = BENCHMARKS[name]
-    return chosen.build(
-        Request(
-            name=name,
-            seed=seed,
-            imbalanced=imbalanced,
-            noise=noise,
-            label_noise=label_noise,
-            scenario=chosen.checked_scenario(scenario),
-            tasks=tasks,
-            data_dir=None if data_dir is None else Path(data_dir),
-            offline=offline,
-            options=chosen.checked_options(options),
-        )
+    """The stream of a benchmark; `tasks` cuts it after so many, `options` are the benchmark's own.
+
+    `folder:PATH` in place of a name is the user's own folder of images, see `from_folder`.
+    """
+    chosen = _find(name)
+    request = Request(
+        name=name,
+        seed=seed,
+        imbalanced=imbalanced,
+        noise=noise,
+        label_noise=label_noise,
+        scenario=chosen.checked_scenario(scenario),
+        tasks=tasks,
+        data_dir=None if data_dir is None else Path(data_dir),
+        offline=offline,
+        options=chosen.checked_options(options),
+    )
+    return chosen.build(request)
+
+
+def _find(name: str) -> Benchmark:
+    if name.startswith(PREFIX):
+        return FOLDER
+    if name in BENCHMARKS:
+        return BENCHMARKS[name]
+    near = get_close_matches(name, BENCHMARKS, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ConfigError(
+        f"there is no benchmark {name!r}; {hint}There are: {', '.join((*BENCHMARKS, FOLDER.name))}"
     )

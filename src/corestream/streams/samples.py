@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from corestream.streams.corruption import Corruption
+from corestream.streams.images import Images
 
 
 class AnySamples(Protocol):
@@ -30,23 +31,6 @@ class AnySamples(Protocol):
     def stays_bytes(self) -> bool: ...
     def __len__(self) -> int: ...
     def pixels(self, device: torch.device) -> "tuple[Tensor, Scale | None]": ...
-
-
-class Images:
-    """A dataset's images as they lie in the file (bytes), copied to a device once and shared by all tasks."""
-
-    def __init__(self, images: Tensor) -> None:
-        self._on = {images.device: images}
-        self.shape = images.shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return next(iter(self._on.values())).dtype
-
-    def on(self, device: torch.device) -> Tensor:
-        if device not in self._on:
-            self._on[device] = next(iter(self._on.values())).to(device)
-        return self._on[device]
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class Stream(Sequence[Task]):
     settings: dict[str, Any] = field(default_factory=dict)
     files_note: str = ""
     skipped: tuple[str, ...] = field(default=(), repr=False)
+    data: object = field(default=None, repr=False)  # what was read; other streams share it
     device: torch.device = CPU
 
     def __len__(self) -> int:

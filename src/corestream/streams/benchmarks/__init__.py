@@ -1,7 +1,17 @@
 """The benchmarks by name. A new one is one new file and one line here."""
 
-from corestream.streams.benchmarks.registry import Benchmark
-from corestream.streams.benchmarks.rotated import rotated_digits
+from corestream.streams.benchmarks.multi import DATASETS, multi_datasets
+from corestream.streams.benchmarks.permuted import permuted_mnist
+from corestream.streams.benchmarks.registry import Benchmark, Choice, Number
+from corestream.streams.benchmarks.rotated import rotated_digits, rotated_mnist
+from corestream.streams.benchmarks.split import split_cifar100, split_tinyimagenet
+
+ANGLES = Choice("steps", "random")
+SPLIT: dict[str, Choice | Number] = {
+    "classes_per_task": Number(None, whole=True),
+    "class_order": Choice("label", "random"),
+    "imbalance_factor": Number(0.1, most=1.0),
+}
 
 BENCHMARKS = {
     benchmark.name: benchmark
@@ -10,7 +20,49 @@ BENCHMARKS = {
             "rotated-digits",
             "scikit-learn's digits, 10 tasks of 18°; needs no download",
             rotated_digits,
-            options={"angles": ("steps", "random"), "full_classes": ("random", "fixed")},
+            options={"angles": ANGLES, "full_classes": Choice("random", "fixed")},
+        ),
+        Benchmark(
+            "rotated-mnist",
+            "MNIST, 20 tasks of 9°",
+            rotated_mnist,
+            datasets=("mnist",),
+            options={
+                "angles": ANGLES,
+                "full_classes": Choice("fixed", "random"),
+                "noise_style": Choice("float", "bytes"),
+            },
+        ),
+        Benchmark(
+            "permuted-mnist",
+            "MNIST, 20 tasks with their own order of the pixels",
+            permuted_mnist,
+            datasets=("mnist",),
+            options={"full_classes": Choice("fixed", "random")},
+        ),
+        Benchmark(
+            "split-cifar100",
+            "CIFAR-100, 20 tasks of 5 classes (class scenario: 5 of 20)",
+            split_cifar100,
+            datasets=("cifar100",),
+            scenarios=("task", "class"),
+            options=SPLIT,
+        ),
+        Benchmark(
+            "multi-datasets",
+            "MNIST, Fashion-MNIST, notMNIST, traffic signs, SVHN: 5 tasks, 83 classes",
+            multi_datasets,
+            datasets=tuple(DATASETS),
+            scenarios=("task", "class"),
+            options={"imbalance_factor": Number(0.1, most=1.0)},
+        ),
+        Benchmark(
+            "split-tinyimagenet",
+            "TinyImageNet, 20 tasks of 10 classes (class scenario: 5 of 40)",
+            split_tinyimagenet,
+            datasets=("tiny-imagenet",),
+            scenarios=("task", "class"),
+            options=SPLIT,
         ),
     )
 }

@@ -1,26 +1,28 @@
-"""How a domain-incremental benchmark is put together: one dataset, drawn differently in every task."""
+"""What the benchmarks share: one dataset drawn differently in every task, and the samples of some classes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from corestream.streams.corruption import corrupt
-from corestream.streams.datasets.dataset import Part
+from corestream.streams.datasets import Dataset, Part
+from corestream.streams.images import Images
 from corestream.streams.imbalance import keep_full
 from corestream.streams.request import Request
-from corestream.streams.samples import Images, Samples, Scale, rows_of
+from corestream.streams.samples import Samples, Scale, rows_of
 from corestream.streams.seeds import generator
 from corestream.streams.stream import Plan, Stream
 
 FIXED_FULL_CLASSES = (0, 5)
+UNIT = Scale()  # bytes become [0, 1]
 
 
 def domain_stream(
     request: Request,
-    train: Part,
-    test: Part,
+    data: Dataset,
     *,
     renders: Sequence[Callable[[Tensor], Tensor] | None],
     titles: Sequence[str],
@@ -28,11 +30,10 @@ def domain_stream(
     scale: Scale | None,
     batch_size: int,
     drop_last: bool = False,
-    files_note: str = "",
 ) -> Stream:
     """Task t shows all classes through `renders[t]`."""
+    train, test = data.train, data.test
     classes = tuple(range(10))
-    train_images, test_images = Images(train.images), Images(test.images)
     in_bytes = request.options.get("noise_style") == "bytes"
 
     def train_samples(task: int) -> Samples:
@@ -46,11 +47,11 @@ def domain_stream(
             key=(request.seed, request.name, task),
             in_bytes=in_bytes,
         )
-        return Samples(train_images, rows, targets, input_shape, scale, renders[task], corruption)
+        return Samples(train.shared, rows, targets, input_shape, scale, renders[task], corruption)
 
     def test_samples(task: int) -> Samples:
         rows = torch.arange(len(test))
-        return Samples(test_images, rows, test.labels, input_shape, scale, renders[task])
+        return Samples(test.shared, rows, test.labels, input_shape, scale, renders[task])
 
     def plan(task: int) -> Plan:
         return Plan(classes, lambda: train_samples(task), lambda: test_samples(task), titles[task])
@@ -66,7 +67,76 @@ def domain_stream(
         drop_last=drop_last,
         class_names=tuple(str(label) for label in classes),
         settings=request.settings(),
-        files_note=files_note,
+        files_note=data.note,
+        data=data,
+    )
+
+
+def class_samples(
+    request: Request,
+    task: int,
+    classes: tuple[int, ...],
+    images: Images,
+    rows: Tensor,
+    targets: Tensor,
+    shape: tuple[int, ...],
+    *,
+    scale: Scale | None = UNIT,
+    render: Callable[[Tensor], Tensor] | None = None,
+    clean: bool = False,
+) -> Samples:
+    """The samples of one task of a split stream, with the task's number where each task has its own head."""
+    corruption = None
+    if not clean:
+        key = (request.seed, request.name, task)
+        corruption = corrupt(targets, classes, noise=request.noise, label_noise=request.label_noise, key=key)
+    tasks = torch.full((len(rows),), task) if request.scenario == "task" else None
+    return Samples(images, rows, targets, shape, scale, render, corruption, tasks)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A task as rows of a dataset."""
+
+    classes: tuple[int, ...]
+    train: np.ndarray
+    test: np.ndarray
+    title: str
+
+
+def rows_stream(
+    request: Request, data: Dataset, groups: Sequence[Group], *, batch_size: int, scale: Scale | None = UNIT
+) -> Stream:
+    """A stream whose tasks are rows of one dataset."""
+    channels, height, width = data.train.images.shape[1:]
+
+    def samples(task: int, part: Part, rows: np.ndarray, clean: bool) -> Samples:
+        chosen = rows_of(rows)
+        where = (part.shared, chosen, part.labels[chosen], (channels, height, width))
+        return class_samples(request, task, groups[task].classes, *where, scale=scale, clean=clean)
+
+    def plan(task: int) -> Plan:
+        group = groups[task]
+        return Plan(
+            group.classes,
+            lambda: samples(task, data.train, group.train, clean=False),
+            lambda: samples(task, data.test, group.test, clean=True),
+            group.title,
+        )
+
+    return Stream(
+        name=request.name,
+        scenario=request.scenario,
+        input_shape=(channels, height, width),
+        num_classes=len(data.classes),
+        batch_size=batch_size,
+        plans=tuple(plan(task) for task in range(request.cut(len(groups)))),
+        seed=request.seed,
+        class_names=data.classes,
+        settings=request.settings(),
+        files_note=data.note,
+        skipped=data.skipped,
+        data=data,
     )
 
 

@@ -1,4 +1,4 @@
-"""The description of a benchmark, and the one function that makes its stream."""
+"""The description of a benchmark: its name, its function, and what may be asked of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,28 +9,62 @@ from corestream.streams.request import Request
 from corestream.streams.stream import Stream
 
 
+class Choice:
+    """An option with a few named values, the default first."""
+
+    def __init__(self, *values: str) -> None:
+        self.values = values
+        self.default = values[0]
+
+    def check(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.values:
+            raise ConfigError(f"{name}={value!r}: expected one of {', '.join(self.values)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Number:
+    """An option that is a positive number; `None` leaves it to the benchmark."""
+
+    default: float | None
+    whole: bool = False
+    most: float = float("inf")
+
+    def check(self, name: str, value: Any) -> float | None:
+        if value is None and self.default is None:
+            return None
+        right_kind = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        if not right_kind or not 0 < value <= self.most or value == float("inf"):
+            kind = "a positive whole number" if self.whole else "a positive number"
+            raise ConfigError(
+                f"{name}={value!r}: expected {kind}"
+                + (f" of at most {self.most:g}" if self.most < 1e9 else "")
+            )
+        return int(value) if self.whole else float(value)
+
+
 @dataclass(frozen=True)
 class Benchmark:
-    """A name, a line for lists, the function that builds the stream, and what may be asked of it.
-
-    `options` maps an option's name to its allowed values, the default first; a number in their place is the
-    default of a free positive number.
-    """
+    """A benchmark by name; `datasets` are what it reads, the first of `scenarios` is the default."""
 
     name: str
     summary: str
     build: Callable[[Request], Stream] = field(repr=False)
     datasets: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ("domain",)
-    options: Mapping[str, tuple[str, ...] | float] = field(default_factory=dict)
+    options: Mapping[str, Choice | Number] = field(default_factory=dict, repr=False)
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The given options over the defaults; a wrong one is an error that lists the right ones."""
         unknown = sorted(set(given) - set(self.options))
         if unknown:
-            allowed = ", ".join(self.options) or "none"
-            raise ConfigError(f"{self.name} has no option {unknown[0]!r}; its options: {allowed}")
-        return {name: _checked(name, given.get(name), allowed) for name, allowed in self.options.items()}
+            raise ConfigError(
+                f"{self.name} has no option {unknown[0]!r}; its options: {', '.join(self.options)}"
+            )
+        return {
+            name: option.check(name, given[name]) if name in given else option.default
+            for name, option in self.options.items()
+        }
 
     def checked_scenario(self, scenario: str | None) -> str:
         if scenario is None:
@@ -38,19 +72,3 @@ class Benchmark:
         if scenario not in self.scenarios:
             raise ConfigError(f"scenario={scenario!r}: {self.name} has {' and '.join(self.scenarios)}")
         return scenario
-
-
-def _checked(name: str, value: Any, allowed: tuple[str, ...] | float) -> Any:
-    if isinstance(allowed, tuple):
-        if value is None:
-            return allowed[0]
-        if value not in allowed:
-            raise ConfigError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
-        return value
-    if value is None:
-        return allowed
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ConfigError(f"{name}={value!r}: expected a positive number, such as {allowed}")
-    if isinstance(allowed, int) and int(value) != value:
-        raise ConfigError(f"{name}={value!r}: expected a whole number, such as {allowed}")
-    return type(allowed)(value)

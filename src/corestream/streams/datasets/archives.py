@@ -1,4 +1,4 @@
-"""Opening zips and tars from strangers: no name may point outside, nothing may be a link, sizes are capped."""
+"""Opening zips and tars from strangers: no name may point outside, none may be a link, sizes are capped."""
 
 import gzip
 import os

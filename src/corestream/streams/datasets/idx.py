@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: four gzipped idx files (two zero bytes, a type, the number of sides, the sides)."""
+"""MNIST and Fashion-MNIST: four gzipped idx files (two zero bytes, a type, the rank, the sizes)."""
 
 import gzip
 import math

@@ -8,7 +8,37 @@ from typing import Any
 
 import numpy as np
 
-OPCODES = ["PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "BINSTRING", "SHORT_BINSTRING", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "GLOBAL", "REDUCE", "BUILD"]
+OPCODES = [
+    "PROTO",
+    "STOP",
+    "MARK",
+    "EMPTY_DICT",
+    "EMPTY_LIST",
+    "TUPLE",
+    "EMPTY_TUPLE",
+    "TUPLE1",
+    "TUPLE2",
+    "TUPLE3",
+    "NONE",
+    "NEWTRUE",
+    "NEWFALSE",
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "BINSTRING",
+    "SHORT_BINSTRING",
+    "BINPUT",
+    "LONG_BINPUT",
+    "BINGET",
+    "LONG_BINGET",
+    "APPEND",
+    "APPENDS",
+    "SETITEM",
+    "SETITEMS",
+    "GLOBAL",
+    "REDUCE",
+    "BUILD",
+]
 
 
 class Refused(pickle.UnpicklingError):

@@ -1,0 +1,77 @@
+"""Which sample belongs to which task, and which are held out for testing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from corestream.errors import ConfigError, DataError
+from corestream.streams.benchmarks.recipe import Group
+from corestream.streams.datasets.dataset import Part
+
+SPLITS = ("class", "label", "time")
+
+
+@dataclass(frozen=True)
+class Split:
+    """How tasks are made: classes a few at a time, a given label per sample, or pieces in the order of time."""
+
+    by: str
+    classes_per_task: int
+    num_tasks: int
+    task_labels: Tensor | None = None
+    test_task_labels: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.by not in SPLITS:
+            raise ConfigError(f"split={self.by!r}: expected one of {', '.join(SPLITS)}")
+        if (self.by == "label") != (self.task_labels is not None):
+            raise ConfigError(f"split={self.by!r}: give task_labels with split='label', and with no other")
+
+    def settings(self) -> dict[str, str | int]:
+        own: dict[str, dict[str, str | int]] = {
+            "class": {"classes_per_task": self.classes_per_task},
+            "time": {"num_tasks": self.num_tasks},
+            "label": {},
+        }
+        return {"split": self.by, **own[self.by]}
+
+    def tasks_of(self, part: Part, task_labels: Tensor | None) -> np.ndarray:
+        """[n] the task of every sample."""
+        if self.by == "class":
+            return (part.labels // self.classes_per_task).numpy()
+        if self.by == "time":
+            return np.arange(len(part)) * self.num_tasks // len(part)
+        if task_labels is None or task_labels.shape != part.labels.shape:
+            raise ValueError(
+                f"task labels: expected one for each of the {len(part)} training and test samples"
+            )
+        return task_labels.cpu().numpy()
+
+
+def held_out(tasks: np.ndarray, labels: np.ndarray, share: float, random: np.random.Generator) -> np.ndarray:
+    """[n] bool: the test samples, a share of every class of every task, but never the last one of a class."""
+    tested = np.zeros(len(labels), dtype=bool)
+    for task in np.unique(tasks):
+        for label in np.unique(labels[tasks == task]):
+            rows = random.permutation(np.flatnonzero((tasks == task) & (labels == label)))
+            tested[rows[: min(len(rows) - 1, max(1, round(share * len(rows))))]] = True
+    return tested
+
+
+def groups(
+    split: Split,
+    labels: np.ndarray,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+) -> list[Group]:
+    """The tasks, from (rows, task of each sample) of both halves."""
+    made: list[Group] = []
+    (rows, tasks), (test_rows, test_tasks) = train, test
+    for task in np.unique(tasks[rows]):
+        own, tested = rows[tasks[rows] == task], test_rows[test_tasks[test_rows] == task]
+        if len(tested) == 0:
+            raise DataError(f"task {task} has no test samples; give more samples or a larger test share")
+        title = f"label {task}" if split.by == "label" else f"task {len(made) + 1}"
+        made.append(Group(tuple(int(label) for label in np.unique(labels[own])), own, tested, title))
+    return made

@@ -1,0 +1,171 @@
+"""The user's own data as a stream: tensors, or any dataset of `torch.utils.data`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+
+from corestream.errors import ConfigError, DataError
+from corestream.streams.benchmarks.recipe import UNIT, rows_stream
+from corestream.streams.datasets.dataset import Dataset, Part
+from corestream.streams.grouping import Split, groups, held_out
+from corestream.streams.imbalance import keep_counts, long_tail
+from corestream.streams.request import Request
+from corestream.streams.seeds import generator
+from corestream.streams.stream import SCENARIOS, Stream
+
+Pair = tuple[Tensor, Tensor]
+
+
+def from_tensors(
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    test: Pair | None = None,
+    split: str = "class",
+    classes_per_task: int = 2,
+    num_tasks: int = 5,
+    task_labels: Tensor | None = None,
+    test_task_labels: Tensor | None = None,
+    test_share: float = 0.2,
+    scenario: str | None = None,
+    batch_size: int = 20,
+    seed: int = 0,
+    imbalanced: bool = False,
+    imbalance_factor: float = 0.1,
+    noise: float = 0.0,
+    label_noise: float = 0.0,
+    tasks: int | None = None,
+    name: str = "tensors",
+    class_names: Sequence[str] = (),
+    skipped: Sequence[str] = (),
+) -> Stream:
+    """A stream of your own samples.
+
+    `inputs` are images [n, C, H, W] or [n, H, W], or vectors [n, D]; bytes are scaled to [0, 1], floats stay.
+    `targets` are labels from 0. Tasks are made by `split`: "class" (`classes_per_task` at a time), "label" (one
+    task per value of `task_labels`) or "time" (`num_tasks` pieces in the order given). Without `test`, a share of
+    every class of every task is held out by seed. `imbalanced` thins the classes to a long tail.
+    """
+    how = Split(split, classes_per_task, num_tasks, task_labels, test_task_labels)
+    _check("test_share", test_share, 0 < test_share < 1, "a share between 0 and 1")
+    _check("imbalance_factor", imbalance_factor, 0 < imbalance_factor <= 1, "a factor above 0, at most 1")
+    for option, value in {
+        "classes_per_task": classes_per_task,
+        "num_tasks": num_tasks,
+        "batch_size": batch_size,
+    }.items():
+        _check(option, value, value >= 1, "at least 1")
+    chosen = scenario or ("task" if split == "class" else "domain")
+    _check("scenario", chosen, chosen in SCENARIOS, f"one of {', '.join(SCENARIOS)}")
+    request = Request(
+        name=name,
+        seed=seed,
+        imbalanced=imbalanced,
+        noise=noise,
+        label_noise=label_noise,
+        scenario=chosen,
+        tasks=tasks,
+        options={**how.settings(), "test_share": test_share, "imbalance_factor": imbalance_factor},
+    )
+    train = _part(inputs, targets, "")
+    given = None if test is None else _part(*test, "test ")
+    names = _class_names(class_names, train, given)
+    data = Dataset(name, train, train if given is None else given, names, skipped=tuple(skipped))
+    return _stream(request, data, how, separate_test=given is not None, batch_size=batch_size)
+
+
+def from_dataset(
+    dataset: TorchDataset[Any], *, test: TorchDataset[Any] | None = None, **options: Any
+) -> Stream:
+    """A stream of a dataset that yields `(input, label)`; `options` are those of `from_tensors`.
+
+    An input is a tensor [C, H, W], an image or an array [H, W] or [H, W, C]; all must have one shape.
+    """
+    options.setdefault("name", "dataset")
+    return from_tensors(*_gathered(dataset), test=None if test is None else _gathered(test), **options)
+
+
+def _stream(request: Request, data: Dataset, how: Split, *, separate_test: bool, batch_size: int) -> Stream:
+    labels = data.train.labels.numpy()
+    tasks = how.tasks_of(data.train, how.task_labels)
+    rows = np.arange(len(labels))
+    if separate_test:
+        test_rows, test_tasks = np.arange(len(data.test)), how.tasks_of(data.test, how.test_task_labels)
+    else:
+        random = generator(request.seed, request.name, "held out")
+        tested = held_out(tasks, labels, request.options["test_share"], random)
+        rows, test_rows, test_tasks = rows[~tested], rows[tested], tasks
+    if request.imbalanced:
+        largest = int(np.bincount(labels[rows]).max())
+        counts = long_tail(list(range(len(data.classes))), largest, request.options["imbalance_factor"])
+        random = generator(request.seed, request.name, "long tail")
+        rows = rows[keep_counts(labels[rows], counts, random)]
+    made = groups(how, labels, (rows, tasks), (test_rows, test_tasks))
+    scale = UNIT if data.train.images.dtype == torch.uint8 else None
+    return rows_stream(request, data, made, batch_size=batch_size, scale=scale)
+
+
+def _part(inputs: Tensor, targets: Tensor, half: str) -> Part:
+    """Inputs as [n, C, H, W] bytes or float32, labels as int64, once they fit each other."""
+    if len(inputs) != len(targets) or len(targets) == 0 or targets.dim() != 1:
+        given = f"{half}inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}"
+        raise ValueError(f"{given}: expected n ≥ 1 inputs and [n] targets")
+    if targets.is_floating_point() or targets.dtype == torch.bool or int(targets.min()) < 0:
+        raise ValueError(
+            f"{half}targets: expected whole numbers from 0, got {targets.dtype} from {targets.min()}"
+        )
+    if inputs.dim() not in (2, 3, 4):
+        raise ValueError(f"{half}inputs {tuple(inputs.shape)}: expected [n, C, H, W], [n, H, W] or [n, D]")
+    images = inputs.detach().cpu()
+    while images.dim() < 4:
+        images = images.unsqueeze(1)
+    return Part(
+        images if images.dtype == torch.uint8 else images.to(torch.float32), targets.cpu().to(torch.int64)
+    )
+
+
+def _class_names(given: Sequence[str], train: Part, test: Part | None) -> tuple[str, ...]:
+    """The names given, or the numbers; training and test samples must agree in shape and type."""
+    if test is not None and _form(train) != _form(test):
+        raise ValueError(f"test inputs are {_form(test)}, training inputs {_form(train)}: expected the same")
+    largest = max(int(part.labels.max()) for part in (train, test) if part is not None)
+    if given and len(given) <= largest:
+        raise ValueError(f"class_names: {len(given)} names, but there is a label {largest}")
+    return tuple(given) or tuple(str(label) for label in range(largest + 1))
+
+
+def _form(part: Part) -> str:
+    return f"{part.images.dtype} {tuple(part.images.shape[1:])}"
+
+
+def _gathered(dataset: Any) -> Pair:
+    items = (dataset[i] for i in range(len(dataset))) if hasattr(dataset, "__len__") else iter(dataset)
+    inputs: list[Tensor] = []
+    labels: list[int] = []
+    for number, (item, label) in enumerate(items):
+        inputs.append(_as_tensor(item))
+        labels.append(int(label))
+        if inputs[-1].shape != inputs[0].shape:
+            shapes = f"{tuple(inputs[-1].shape)}, the first is {tuple(inputs[0].shape)}"
+            raise DataError(
+                f"item {number} of the dataset has shape {shapes}; resize them to one shape first"
+            )
+    if not inputs:
+        raise DataError("the dataset is empty")
+    return torch.stack(inputs), torch.tensor(labels)
+
+
+def _as_tensor(item: Any) -> Tensor:
+    if isinstance(item, Tensor):
+        return item
+    array = np.array(item)
+    return torch.from_numpy(array if array.ndim != 3 else np.ascontiguousarray(array.transpose(2, 0, 1)))
+
+
+def _check(name: str, value: object, right: bool, expected: str) -> None:
+    if not right:
+        raise ConfigError(f"{name}={value!r}: expected {expected}")
