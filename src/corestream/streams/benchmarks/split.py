@@ -1,6 +1,7 @@
 """Split CIFAR-100 and Split TinyImageNet: the classes of one dataset, a few per task."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from corestream.streams.request import Request
 from corestream.streams.seeds import generator
 from corestream.streams.stream import Stream
 
+TASKS = 20
 CLASS_INCREMENTAL_TASKS = 5
 
 
@@ -26,6 +28,7 @@ def split_tinyimagenet(request: Request) -> Stream:
 
 
 def _split(request: Request, data: Dataset) -> Stream:
+    request = _with_classes_per_task(request, len(data.classes))
     labels, test_labels = data.train.labels.numpy(), data.test.labels.numpy()
     kept = _kept(request, labels)
     groups = [
@@ -40,15 +43,19 @@ def _split(request: Request, data: Dataset) -> Stream:
     return rows_stream(request, data, groups, batch_size=20)
 
 
+def _with_classes_per_task(request: Request, classes: int) -> Request:
+    """The request with the number it leaves open: 20 tasks, or 5 where one head learns all classes."""
+    per_task = request.options["classes_per_task"]
+    if per_task is None:
+        per_task = classes // (CLASS_INCREMENTAL_TASKS if request.scenario == "class" else TASKS)
+    if classes % per_task:
+        raise ConfigError(f"classes_per_task={per_task}: {classes} classes cannot be divided so")
+    return replace(request, options={**request.options, "classes_per_task": per_task})
+
+
 def _classes_of_tasks(request: Request, classes: int) -> list[tuple[int, ...]]:
     """The classes of each task, in label order or shuffled by seed."""
     per_task = request.options["classes_per_task"]
-    if per_task is None:
-        per_task = classes // (CLASS_INCREMENTAL_TASKS if request.scenario == "class" else 20)
-    if classes % per_task:
-        raise ConfigError(
-            f"classes_per_task={per_task}: {classes} classes cannot be divided into tasks of {per_task}"
-        )
     order: Sequence[int] = range(classes)
     if request.options["class_order"] == "random":
         order = generator(request.seed, request.name, "class order").permutation(classes).tolist()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from corestream.streams.datasets.reading import Capped, damaged, reading
+from corestream.streams.datasets.reading import Capped, Damaged, reading
 
 MAX_UNPACKED = 3 << 30
 MAX_MEMBER = 64 << 20
@@ -20,7 +20,7 @@ def checked_name(path: Path, name: str) -> PurePosixPath:
     """The member's name, if it stays inside the archive's folder."""
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in name or "\0" in name:
-        raise damaged(path, f"its member {name!r} points outside the archive")
+        raise Damaged(path, f"its member {name!r} points outside the archive")
     return pure
 
 
@@ -40,10 +40,10 @@ class Zip:
         try:
             info = self._file.getinfo(name)
         except KeyError:
-            raise damaged(self.path, f"its member {name!r} is missing") from None
+            raise Damaged(self.path, f"its member {name!r} is missing") from None
         self._left -= info.file_size
         if info.file_size > MAX_MEMBER or self._left < 0:
-            raise damaged(self.path, f"its member {name!r} unpacks to {info.file_size:,} bytes")
+            raise Damaged(self.path, f"its member {name!r} unpacks to {info.file_size:,} bytes")
         with reading(self.path), self._file.open(info) as member:
             data = member.read(info.file_size + 1)
             if len(data) != info.file_size:
@@ -69,11 +69,11 @@ def tar_members(path: Path, limit: int) -> Iterator[tuple[PurePosixPath, bytes]]
             if member.isdir():
                 continue
             if not member.isreg() or member.issparse():
-                raise damaged(path, f"its member {member.name!r} is a link or a device")
+                raise Damaged(path, f"its member {member.name!r} is a link or a device")
             file = tar.extractfile(member)
             data = b"" if file is None else file.read()
             if len(data) != member.size:
-                raise damaged(path, f"ends inside its member {member.name!r}")
+                raise Damaged(path, f"ends inside its member {member.name!r}")
             yield name, data
 
 
@@ -87,7 +87,7 @@ def extract_tar(path: Path, target: Path, folder: str) -> None:
             destination.write_bytes(data)
         unpacked = Path(temporary, folder)
         if not unpacked.is_dir():
-            raise damaged(path, f"holds no folder {folder!r}")
+            raise Damaged(path, f"holds no folder {folder!r}")
         (target / folder).mkdir(exist_ok=True)
         for file in unpacked.iterdir():
             if file.is_file():

@@ -9,7 +9,7 @@ import numpy as np
 
 from corestream.streams.datasets.archives import Zip, open_zip
 from corestream.streams.datasets.dataset import Dataset, Part
-from corestream.streams.datasets.reading import damaged, decode, stack
+from corestream.streams.datasets.reading import Damaged, decode, stack
 
 FILES = ("GTSRB-Training_fixed.zip", "GTSRB_Final_Test_Images.zip", "GTSRB_Final_Test_GT.zip")
 CLASSES = 43
@@ -40,7 +40,7 @@ def _rows(file: Zip, table: str) -> Iterator[tuple[str, tuple[int, int, int, int
             name, *numbers = (line[column] for column in COLUMNS)
             x1, y1, x2, y2, label = (int(text) for text in numbers)
         except (KeyError, TypeError, ValueError):
-            raise damaged(file.path, f"line {number} of {table} is not {';'.join(COLUMNS)}") from None
+            raise Damaged(file.path, f"line {number} of {table} is not {';'.join(COLUMNS)}") from None
         yield name, (x1, y1, x2 + 1, y2 + 1), label
 
 

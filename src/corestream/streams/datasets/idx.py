@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from corestream.streams.datasets.dataset import Dataset, Part
-from corestream.streams.datasets.reading import MAX_SAMPLES, damaged, part, reading
+from corestream.streams.datasets.reading import MAX_SAMPLES, Damaged, part, reading
 
 FILES = tuple(
     f"{half}-{kind}-ubyte.gz" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
@@ -31,17 +31,17 @@ def read_idx(path: Path, sides: tuple[int, ...]) -> np.ndarray:
     with reading(path), gzip.open(path) as file:
         magic = bytes([0, 0, 8, 1 + len(sides)])
         if (found := file.read(4)) != magic:
-            raise damaged(path, f"begins with {found.hex()}, not with idx's {magic.hex()}")
+            raise Damaged(path, f"begins with {found.hex()}, not with idx's {magic.hex()}")
         header = file.read(4 * (1 + len(sides)))
         if len(header) < 4 * (1 + len(sides)):
-            raise damaged(path, "ends inside its header")
+            raise Damaged(path, "ends inside its header")
         count, *found_sides = np.frombuffer(header, ">u4").tolist()
         if tuple(found_sides) != sides or count > MAX_SAMPLES:
-            raise damaged(path, f"says it holds {count} items of {found_sides}, expected {list(sides)} each")
+            raise Damaged(path, f"says it holds {count} items of {found_sides}, expected {list(sides)} each")
         size = count * math.prod(sides)
         data = file.read(size + 1)
         if len(data) != size:
-            raise damaged(
+            raise Damaged(
                 path, f"{'more' if len(data) > size else 'less'} than the {count} items it announces"
             )
         return np.frombuffer(data, np.uint8).reshape(count, *sides)

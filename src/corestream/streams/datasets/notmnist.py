@@ -7,7 +7,7 @@ import torch
 
 from corestream.streams.datasets.archives import tar_members
 from corestream.streams.datasets.dataset import Dataset, Part
-from corestream.streams.datasets.reading import damaged, decode, reading, stack
+from corestream.streams.datasets.reading import Damaged, decode, reading, stack
 
 FILES = ("notMNIST_small.tar.gz",)
 LETTERS = "ABCDEFGHIJ"
@@ -23,7 +23,7 @@ def read_notmnist(root: Path) -> Dataset:
         if name.suffix != ".png":
             continue
         if len(name.parts) < 2 or name.parts[-2] not in LETTERS:
-            raise damaged(path, f"its member {str(name)!r} is in none of the folders A to J")
+            raise Damaged(path, f"its member {str(name)!r} is in none of the folders A to J")
         if not data:
             skipped.append(str(name))
             continue

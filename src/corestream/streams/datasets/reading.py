@@ -31,13 +31,17 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: not readable ({error.strerror})") from error
     except Exception as error:  # parsers raise anything on damaged input; the cause stays attached
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise damaged(path, reason) from error
+        raise Damaged(path, reason) from error
 
 
-def damaged(path: Path, reason: str) -> DataError:
-    return DataError(
-        f"{path}: damaged ({reason}). Delete it and fetch it again, or put a whole one in its place."
-    )
+class Damaged(DataError):
+    """A file that is there but cannot be what its name says; `path` is the file."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        advice = "Delete it and fetch it again, or put a whole one in its place."
+        super().__init__(f"{path}: damaged ({reason}). {advice}")
+        self.path = path
+        self.reason = reason
 
 
 class Capped(io.RawIOBase):
@@ -61,7 +65,7 @@ class Capped(io.RawIOBase):
 
 def read_capped(path: Path, limit: int) -> bytes:
     if path.stat().st_size > limit:
-        raise damaged(path, f"larger than {limit:,} bytes")
+        raise Damaged(path, f"larger than {limit:,} bytes")
     return path.read_bytes()
 
 
@@ -90,18 +94,18 @@ def decode(
 def part(path: Path, images: np.ndarray, labels: np.ndarray, classes: int) -> Part:
     """Images [n, C, H, W] and labels as tensors, once they agree."""
     if len(images) != len(labels):
-        raise damaged(path, f"{len(images)} images but {len(labels)} labels")
+        raise Damaged(path, f"{len(images)} images but {len(labels)} labels")
     if len(labels) == 0:
-        raise damaged(path, "no images")
+        raise Damaged(path, "no images")
     if labels.min() < 0 or labels.max() >= classes:
-        raise damaged(path, f"labels from {labels.min()} to {labels.max()}, expected 0 to {classes - 1}")
+        raise Damaged(path, f"labels from {labels.min()} to {labels.max()}, expected 0 to {classes - 1}")
     return Part(torch.from_numpy(np.ascontiguousarray(images)), torch.from_numpy(labels.astype(np.int64)))
 
 
 def stack(path: Path, pictures: list[np.ndarray], labels: list[int], classes: int) -> Part:
     """Decoded pictures of one size, channels last or absent, as a part."""
     if not pictures:
-        raise damaged(path, "no images")
+        raise Damaged(path, "no images")
     images = np.stack(pictures)
     images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
     return part(path, images, np.asarray(labels), classes)

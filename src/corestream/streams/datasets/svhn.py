@@ -6,7 +6,7 @@ import numpy as np
 
 from corestream.streams.datasets.dataset import Dataset, Part
 from corestream.streams.datasets.matfile import arrays
-from corestream.streams.datasets.reading import damaged, part, read_capped, reading
+from corestream.streams.datasets.reading import Damaged, part, read_capped, reading
 
 FILES = ("train_32x32.mat", "test_32x32.mat")
 MAX_BYTES = 1 << 30
@@ -22,10 +22,10 @@ def _half(path: Path) -> Part:
         found = arrays(read_capped(path, MAX_BYTES))
         images, labels = found.get("X"), found.get("y")
         if images is None or labels is None:
-            raise damaged(path, f"holds {', '.join(found) or 'no arrays'}; expected X and y")
+            raise Damaged(path, f"holds {', '.join(found) or 'no arrays'}; expected X and y")
         if images.ndim != 4 or images.shape[:3] != (32, 32, 3) or images.dtype != np.uint8:
-            raise damaged(path, f"X is {images.dtype} of shape {images.shape}; expected bytes [32, 32, 3, n]")
+            raise Damaged(path, f"X is {images.dtype} of shape {images.shape}; expected bytes [32, 32, 3, n]")
         digits = labels.reshape(-1)
         if not np.isin(digits, range(1, 11)).all():
-            raise damaged(path, "y has labels outside 1 to 10")
+            raise Damaged(path, "y has labels outside 1 to 10")
         return part(path, images.transpose(3, 2, 0, 1), digits.astype(np.int64) % 10, 10)

@@ -6,7 +6,7 @@ import numpy as np
 
 from corestream.streams.datasets.archives import Zip, open_zip
 from corestream.streams.datasets.dataset import Dataset
-from corestream.streams.datasets.reading import damaged, decode, stack
+from corestream.streams.datasets.reading import Damaged, decode, stack
 
 FILES = ("tiny-imagenet-200.zip",)
 TOP = "tiny-imagenet-200"
@@ -19,7 +19,7 @@ def read_tiny_imagenet(root: Path) -> Dataset:
     with open_zip(path) as file:
         ids = file.read(f"{TOP}/wnids.txt").decode("ascii").split()
         if len(ids) != CLASSES or len(set(ids)) != CLASSES:
-            raise damaged(path, f"wnids.txt names {len(set(ids))} classes, expected {CLASSES}")
+            raise Damaged(path, f"wnids.txt names {len(set(ids))} classes, expected {CLASSES}")
         place = {wordnet_id: i for i, wordnet_id in enumerate(ids)}
         train = stack(path, *_decoded(file, _training(file, place)), CLASSES)
         test = stack(path, *_decoded(file, _validation(file, place)), CLASSES)
@@ -32,7 +32,7 @@ def _training(file: Zip, place: dict[str, int]) -> list[tuple[str, int]]:
         match name.split("/"):
             case [_, "train", wordnet_id, "images", _]:
                 if wordnet_id not in place:
-                    raise damaged(
+                    raise Damaged(
                         file.path, f"its member {name!r} is of a class that wnids.txt does not name"
                     )
                 members.append((name, place[wordnet_id]))
@@ -46,7 +46,7 @@ def _validation(file: Zip, place: dict[str, int]) -> list[tuple[str, int]]:
         name, _, rest = line.partition("\t")
         wordnet_id = rest.partition("\t")[0]
         if wordnet_id not in place:
-            raise damaged(file.path, f"line {number} of val_annotations.txt names no known class")
+            raise Damaged(file.path, f"line {number} of val_annotations.txt names no known class")
         members.append((f"{TOP}/val/images/{name}", place[wordnet_id]))
     return members
 

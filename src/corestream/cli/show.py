@@ -1,0 +1,121 @@
+"""`corestream show`: the card of a benchmark."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from corestream.errors import DataError
+from corestream.streams import benchmark
+from corestream.streams.benchmarks.options import parse_options
+from corestream.streams.card import contact_sheet
+from corestream.streams.stream import Stream
+
+MANY_CLASSES = 12
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="BENCHMARK", help="A benchmark's name, or folder:PATH.")],
+    imbalanced: Annotated[bool, typer.Option("--imbalanced", help="Thin out most classes.")] = False,
+    noise: Annotated[float, typer.Option(help="Share of the inputs replaced by noise.")] = 0.0,
+    label_noise: Annotated[float, typer.Option(help="Share of the labels flipped.")] = 0.0,
+    scenario: Annotated[str | None, typer.Option(help="task or class, for the split benchmarks.")] = None,
+    tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of every random choice.")] = 0,
+    classes_per_task: Annotated[int | None, typer.Option(help="Classes in each task.")] = None,
+    image_size: Annotated[int | None, typer.Option(help="Side in pixels, for folder:PATH.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the benchmark's own."),
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(help="Where the picture of samples goes [default: corestream-BENCHMARK.png]."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print an object; a picture only with --sheet.")
+    ] = False,
+) -> None:
+    """Show a benchmark's tasks, classes and counts, and write a picture of its samples."""
+    own = {"classes_per_task": classes_per_task, "image_size": image_size}
+    stream = benchmark(
+        name,
+        seed=seed,
+        imbalanced=imbalanced,
+        noise=noise,
+        label_noise=label_noise,
+        scenario=scenario,
+        tasks=tasks,
+        data_dir=data_dir,
+        offline=offline,
+        **{key: value for key, value in own.items() if value is not None},
+        **parse_options(option or ()),
+    )
+    card = stream.describe()
+    path = sheet
+    if sheet is None and not as_json:
+        path = Path(f"corestream-{re.sub(r'[^A-Za-z0-9._-]+', '-', stream.name)}.png")
+    if path is not None:
+        _save_sheet(stream, path)
+        card["sheet"] = str(path)
+    if as_json:
+        typer.echo(json.dumps(card, indent=2))
+    else:
+        _print_card(card, Console())
+
+
+def _save_sheet(stream: Stream, path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        contact_sheet(stream).save(path, format="PNG")
+    except OSError as error:
+        raise DataError(f"{path}: the contact sheet cannot be written ({error.strerror})") from error
+
+
+def _print_card(card: dict[str, Any], console: Console) -> None:
+    shape = " × ".join(str(side) for side in card["input_shape"])
+    console.print(
+        f"[bold]{escape(card['name'])}[/]: {card['tasks']} tasks, {card['classes']} classes, {card['scenario']} scenario"
+    )
+    console.print(f"inputs {shape}, batches of {card['batch_size']}, seed {card['seed']}")
+    for key, value in card["settings"].items():
+        console.print(f"{key.replace('_', ' ')}: {escape(str(value))}", highlight=False)
+    console.print(_counts_table(card))
+    if card["skipped"]:
+        console.print(f"left out, for they hold no image ({len(card['skipped'])}):")
+        for name in card["skipped"]:
+            console.print(f"  {escape(name)}", highlight=False)
+    if card["files_note"]:
+        console.print(f"[yellow]{escape(card['files_note'])}[/]")
+    console.print(f"contact sheet: {escape(card['sheet'])}", highlight=False)
+
+
+def _counts_table(card: dict[str, Any]) -> Table:
+    """A row per task; training samples by class, or their range where the classes are many."""
+    classes = sorted({int(label) for counts in card["train_per_class"] for label in counts})
+    few = len(classes) <= MANY_CLASSES
+    corrupted = {"noise": card["noise_samples"], "flipped": card["flipped_labels"]}
+    extra = {title: numbers for title, numbers in corrupted.items() if any(numbers)}
+    table = Table(
+        "task",
+        "train",
+        "test",
+        *extra,
+        *(map(str, classes) if few else ("per class",)),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for task, counts in enumerate(card["train_per_class"]):
+        numbers = (card["train"][task], card["test"][task], *(column[task] for column in extra.values()))
+        spread = f"{len(counts)} classes of {min(counts.values())} to {max(counts.values())}"
+        per_class = [str(counts.get(str(label), "")) for label in classes] if few else [spread]
+        table.add_row(escape(card["titles"][task]), *map(str, numbers), *per_class)
+    return table
