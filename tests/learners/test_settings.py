@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from corestream.errors import ConfigError
-from corestream.learners.settings import CoresetSettings, EWCSettings, OCSSettings, ReplaySettings, Settings
+from corestream.learners.settings import CoresetSettings, EWCSettings, MemorySettings, OCSSettings, Settings
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from corestream.learners.settings import CoresetSettings, EWCSettings, OCSSettin
         (Settings, "k", 0, "whole numbers from 1"),
         (Settings, "network", "vit", "'mlp', 'resnet18'"),
         (EWCSettings, "penalty", -1.0, "numbers from 0"),
-        (ReplaySettings, "capacity", 0, "whole numbers from 1"),
-        (ReplaySettings, "quota", "all", "'shared', 'fixed', 'per-class'"),
+        (MemorySettings, "capacity", 0, "whole numbers from 1"),
+        (CoresetSettings, "policy", "all", "'quota', 'fixed', 'per-class'"),
         (CoresetSettings, "adapt", "yes", "True and False"),
         (OCSSettings, "tau", -1, "numbers from 0"),
         (OCSSettings, "reference", 0, "'memory', 'replay' or a whole number from 1"),
@@ -33,8 +33,8 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(kind, name, value, a
 
 
 def test_the_edges_of_the_ranges_are_allowed():
-    settings = OCSSettings(k=None, momentum=0, warm_start=0, lr_decay=1, reference=50, parameters=("stage1",))
-    assert settings.k is None
+    settings = OCSSettings(momentum=0, warm_start=0, lr_decay=1, reference=50, parameters=("stage1",))
+    assert settings.reference == 50
 
 
 def test_adapt_enlarges_the_batches_once():

@@ -33,6 +33,13 @@ def test_masked_softmax_is_the_softmax_of_the_head_alone():
     assert torch.allclose(masked[:, 4:6], full[:, 4:6].softmax(1), atol=1e-6)
 
 
+def test_a_target_outside_the_tasks_classes_is_an_infinite_loss():
+    losses = cross_entropy(
+        model()(torch.randn(2, 1, 4, 4), torch.tensor([0, 0])), torch.tensor([1, 4]), reduction="none"
+    )
+    assert losses.isfinite().tolist() == [True, False]
+
+
 def test_a_multi_head_network_asks_for_the_task():
     with pytest.raises(ValueError, match=r"task is None.*3 heads"):
         model()(torch.randn(2, 1, 4, 4))

@@ -58,3 +58,10 @@ def test_a_replaced_slot_takes_the_new_score():
     )
     assert result.slots.tolist() == [0]
     assert result.scores.tolist() == pytest.approx([0.3])
+
+
+def test_of_two_samples_in_one_slot_the_later_stays():
+    draws = torch.tensor([[0.5, 0.0], [0.5, 0.0]])
+    result = gss_replace(torch.tensor([1.9]), torch.tensor(1), torch.tensor([0.9, 0.3]), draws)
+    assert result.slots.tolist() == [-1, 0]
+    assert result.scores.tolist() == pytest.approx([0.3])

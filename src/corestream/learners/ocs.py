@@ -11,7 +11,7 @@ from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inp
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
-from ..selection.criteria import Criteria, gradient_criteria
+from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.scores import MODES, Scores, in_mode, require_finite, score, top, weigh
 from .base import Learner, Step, weighted_mean
 
@@ -132,7 +132,7 @@ class OCS(Learner):
         grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
         scored = grads if self.selected is None else grads.only(self.selected)
         behind = count + (0 if reference is None else len(reference))
-        criteria = gradient_criteria(scored[:count], None if reference is None else scored[count:behind])
+        criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
         scores, picked = self._pick(criteria, inputs, grads)
         rows, weights = picked.clamp_min(0), _means(picked)
         if replayed is not None:

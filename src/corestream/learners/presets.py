@@ -56,7 +56,7 @@ SHARED: dict[str, Values] = {
         "lr": 0.1,
         "lr_decay": 0.85,
         "capacity": 83,
-        "quota": "per-class",
+        "policy": "per-class",
         "lam": 0.01,
         "warm_start": 50,
     },

@@ -63,43 +63,31 @@ class EWCSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplaySettings(Settings):
-    """A memory of `capacity` samples, of which `replay` join each update with weight `lam`.
-
-    Each task's share of the memory: `shared` is J/t after t tasks, `fixed` is J/T, `per-class` is one
-    sample of each class.
-    """
+class MemorySettings(Settings):
+    """A memory of `capacity` samples, of which `replay` enter each update."""
 
     capacity: Count = 200
-    quota: Literal["shared", "fixed", "per-class"] = "shared"
     replay: Count = 10
-    lam: NotNegative = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class GSSSettings(ReplaySettings):
-    """Each sample is compared with `compare` random ones of the memory."""
+class SharedMemorySettings(MemorySettings):
+    """A task's share of the memory, taken from `candidates` of its samples.
 
-    compare: Count = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class MIRSettings(ReplaySettings):
-    """The replay batch is chosen among `search` random samples of the memory."""
-
-    search: Count = 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoresetSettings(ReplaySettings):
-    """The memory is chosen at the end of a task from `candidates` samples of it.
-
-    `adapt` is current-task adaptation: the method also chooses the k samples of each batch to train on.
-    Where k is not given, the batches become `enlarge` times larger and are swept as often, so that k is
-    the batch they had.
+    `policy` says how large it is: "quota" is J/t after t tasks, "fixed" J/T, "per-class" one sample of each class.
     """
 
+    policy: Literal["quota", "fixed", "per-class"] = "quota"
     candidates: Count = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptSettings(MemorySettings):
+    """The replay loss has weight `lam`. `adapt` is current-task adaptation: the method also chooses the k samples of
+    each batch to train on. Where k is not given, the batches become `enlarge` times larger and are swept as often,
+    so that k is the batch they had."""
+
+    lam: NotNegative = 1.0
     adapt: bool = False
     enlarge: Count = 10
 
@@ -109,6 +97,25 @@ class CoresetSettings(ReplaySettings):
             object.__setattr__(self, "k", self.batch_size)
             object.__setattr__(self, "batch_size", self.batch_size * self.enlarge)
             object.__setattr__(self, "sweeps", self.sweeps * self.enlarge)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GSSSettings(AdaptSettings):
+    """Each sample is compared with `compare` random ones of the memory."""
+
+    compare: Count = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class MIRSettings(AdaptSettings):
+    """The replay batch is chosen among `search` random samples of the memory."""
+
+    search: Count = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoresetSettings(AdaptSettings, SharedMemorySettings):
+    """Replay with `lam`, a share of the memory per task, and adaptation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,25 +134,25 @@ class BilevelSettings(CoresetSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OCSSettings(ReplaySettings):
-    """The arguments of `OCS`; `weights` are those of S, V and A."""
+class VectorOCSSettings(SharedMemorySettings):
+    """The arguments of OCS that do not need gradients; `weights` are those of S, V and A."""
 
-    k: Annotated[int | None, Range(1)] = 10
+    k: Count = 10
+    lam: NotNegative = 1.0
     tau: NotNegative = 1000.0
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
     reference: Literal["memory", "replay"] | int = "memory"
     warm_start: Annotated[int, Range(0)] = 100
-    candidates: Count = 1000
     fill: Literal["random", "score"] = "random"
-    parameters: tuple[str, ...] | None = None
     score_mode: Literal["train", "eval"] | None = None
-    single_pass: bool | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reference not in ("memory", "replay") and (
-            not isinstance(self.reference, int) or isinstance(self.reference, bool) or self.reference < 1
-        ):
+        named = self.reference in ("memory", "replay")
+        counted = (
+            isinstance(self.reference, int) and not isinstance(self.reference, bool) and self.reference >= 1
+        )
+        if not named and not counted:
             raise ConfigError(
                 f"reference is {self.reference!r}; allowed are 'memory', 'replay' or a whole number from 1"
             )
@@ -156,23 +163,36 @@ class OCSSettings(ReplaySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MCSGDSettings(ReplaySettings):
-    """After each task `path_steps` steps of rate `path_lr` pull the solution to both straight paths,
-    looked at in `path_points` places."""
+class UniformOCSSettings(VectorOCSSettings):
+    """`parameters` restricts the gradients that selection looks at."""
 
-    candidates: Count = 1000
+    parameters: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OCSSettings(UniformOCSSettings):
+    """`single_pass` says whether selection and update share one pass."""
+
+    single_pass: bool | Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathSettings:
+    """After each task `path_steps` steps of rate `path_lr` look at `path_points` places of each path."""
+
     path_steps: Count = 200
     path_points: Count = 5
     path_lr: Positive = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class MCSGDOCSSettings(OCSSettings):
-    """OCS's picks and memory with the paths of MC-SGD."""
+class MCSGDSettings(PathSettings, SharedMemorySettings):
+    """A random memory and the paths."""
 
-    path_steps: Count = 200
-    path_points: Count = 5
-    path_lr: Positive = 0.01
+
+@dataclass(frozen=True, kw_only=True)
+class MCSGDOCSSettings(PathSettings, OCSSettings):
+    """OCS's picks and memory with the paths."""
 
 
 def check(name: str, value: Any, hint: Any) -> None:

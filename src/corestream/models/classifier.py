@@ -36,8 +36,8 @@ class Classifier(nn.Module):
                 f"task is None, but this network has {len(self.head_mask)} heads: "
                 "call model(x, task) with the task id of each sample"
             )
-        # finite, for a loss that looks at every logit must not become NaN
-        return logits.masked_fill(~self.head_mask[task], torch.finfo(logits.dtype).min / 2)
+        # infinite, so that a target outside its task's classes is an infinite loss and is noticed
+        return logits.masked_fill(~self.head_mask[task], -torch.inf)
 
 
 def _mask(heads: Sequence[Sequence[int]], num_classes: int) -> Tensor:

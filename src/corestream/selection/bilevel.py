@@ -46,7 +46,7 @@ def bilevel(
     usable = kernel.diagonal().isfinite().nonzero()[:, 0]
     kernel = kernel[usable][:, usable].double()
     kernel = kernel / kernel.diagonal().mean()
-    labels = one_hot(targets[usable].unique(return_inverse=True)[1]).double()  # type: ignore[no-untyped-call]
+    labels = one_hot(targets[usable].unique(return_inverse=True)[1]).double()
     k = min(k, len(usable))
     draw = torch.rand(
         len(usable), generator=generator, device=None if generator is None else generator.device
@@ -137,13 +137,26 @@ def _curvature(p: Tensor, v: Tensor) -> Tensor:
 def _solve(
     inner: Tensor, p: Tensor, weights: Tensor, ridge: float, right: Tensor, tolerance: float
 ) -> Tensor:
-    """x with λ x + W h(K x) = right. Multiplied by K the system is symmetric, as conjugate gradients ask."""
+    """x with λ x + W h(K x) = right.
 
-    def operator(x: Tensor) -> Tensor:
-        kx = inner @ x
-        return inner @ (ridge * x + weights[:, None] * _curvature(p, kx))
+    With the root W h = L Lᵀ it is x = (right − L u) / λ, where (λ + Lᵀ K L) u = Lᵀ K right is symmetric and well
+    conditioned, as conjugate gradients ask.
+    """
+    scale = weights.sqrt()[:, None]
+    root = p.sqrt()
 
-    return conjugate_gradients(operator, inner @ right, tolerance=tolerance)
+    def left(v: Tensor) -> Tensor:
+        return scale * (root * v - p * (root * v).sum(1, keepdim=True))
+
+    def left_transposed(v: Tensor) -> Tensor:
+        return scale * root * (v - (p * v).sum(1, keepdim=True))
+
+    u = conjugate_gradients(
+        lambda v: ridge * v + left_transposed(inner @ left(v)),
+        left_transposed(inner @ right),
+        tolerance=tolerance,
+    )
+    return (right - left(u)) / ridge
 
 
 def conjugate_gradients(

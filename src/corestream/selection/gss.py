@@ -51,4 +51,10 @@ def gss_replace(stored: Tensor, filled: Tensor, scores: Tensor, draws: Tensor) -
         slots.append(torch.where(enters, slot, -1))
         stored = torch.where(enters & (positions == slot), score, stored)
         filled = filled + (enters & room)
-    return Replacement(torch.stack(slots), stored, filled)
+    return Replacement(_last_of_each(torch.stack(slots)), stored, filled)
+
+
+def _last_of_each(slots: Tensor) -> Tensor:
+    """Of new samples that took the same slot one after the other, the last one stays."""
+    again = (slots[:, None] == slots[None, :]).triu(1).any(1)
+    return torch.where(again, -1, slots)

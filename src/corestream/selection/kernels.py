@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..gradients import per_sample_gradients
 from ..gradients.calling import leaves
-from ..gradients.per_sample import DEFAULT_MAX_BYTES
+from ..gradients.capture import DEFAULT_MAX_BYTES
 
 
 def rbf(features: Tensor, width: float | None = None) -> Tensor:

@@ -1,0 +1,72 @@
+"""The skeleton of the methods that choose at the end of a task what the memory keeps of it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..memory import ReplayMemory, Reservoir, Samples
+from .rehearsal import Rehearsal
+
+
+class Coreset(Rehearsal):
+    """Methods differ in `choose`.
+
+    Candidates for the memory are a random `candidates` of the samples trained on since the last sweep began. At the
+    end of a task `choose` orders them, the memory takes its share from the front, and older tasks shrink from the
+    back.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        memory: ReplayMemory,
+        *,
+        candidates: int = 1000,
+        **shared: Any,
+    ) -> None:
+        super().__init__(model, optimizer, memory, **shared)
+        if candidates < 1:
+            raise ValueError(f"candidates must be at least 1, got {candidates}")
+        if memory.policy == "reservoir":
+            raise ValueError(
+                "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
+            )
+        self.candidates = Reservoir(candidates)
+
+    def start_sweep(self) -> None:
+        """Candidates for the memory are the samples from here on."""
+        self.candidates.clear()
+
+    def _remember(self, samples: Samples, valid: Tensor) -> None:
+        self.candidates.add(samples, valid, self.generator)
+
+    def _finish_task(self, data: Iterable[Any] | None) -> None:
+        kept = self.candidates.kept()
+        if kept is not None:
+            order = self._ordered(kept, self.memory.quota(kept))
+            self.memory.store(
+                kept,
+                priority=_priority(order, len(kept)),
+                shrink_priority=lambda older: -torch.arange(len(older), device=older.targets.device),
+                generator=self.generator,
+            )
+        self.candidates.clear()
+
+    def _state(self) -> dict[str, Tensor]:
+        return {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
+
+    def _load_state(self, state: dict[str, Tensor]) -> None:
+        prefix = "candidates."
+        self.candidates.load_state_dict(
+            {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        )
+
+
+def _priority(order: Tensor, count: int) -> Tensor:
+    """Falling along the order; what is not in it comes last."""
+    places = torch.arange(len(order), 0, -1, device=order.device)
+    spare = torch.zeros(count + 1, dtype=torch.long, device=order.device)
+    return spare.scatter(0, torch.where(order >= 0, order, count), places)[:count]

@@ -1,0 +1,72 @@
+"""ER-MIR: experience replay of the maximally interfered samples (Aljundi et al. 2019)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..gradients.calling import Inputs
+from ..memory import ReplayMemory, Samples
+from ..selection.mir import most_interfered
+from .rehearsal import Rehearsal
+
+
+class ERMIR(Rehearsal):
+    """θᵛ = θ − η ∇L(batch); of `search` memory samples, those whose loss rises most from θ to θᵛ are replayed.
+
+    Give it a memory with policy="reservoir". With `adapt` the batch is picked from by the same rule: the samples
+    whose loss the virtual step helps least.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        memory: ReplayMemory,
+        *,
+        search: int = 50,
+        **shared: Any,
+    ) -> None:
+        super().__init__(model, optimizer, memory, **shared)
+        if search < 1:
+            raise ValueError(f"search must be at least 1, got {search}")
+        if memory.policy != "reservoir":
+            raise ValueError(f"memory must have policy='reservoir', got {memory.policy!r}")
+        self.search = search
+
+    def choose(self, samples: Samples, k: int) -> Tensor:
+        return self._interfered(samples, by=samples, k=k)
+
+    def _replayed(self, samples: Samples) -> Samples | None:
+        if not len(self.memory):
+            return None
+        found = self.memory.sample(self.search, self.generator)
+        return found[self._interfered(found, by=samples, k=self.replay)]
+
+    def _interfered(self, samples: Samples, by: Samples, k: int) -> Tensor:
+        virtual = self._virtual_step(by)
+        with torch.no_grad():
+            before = self._losses(samples.inputs, samples.targets)
+            after = self.loss_fn(at(self.model, virtual, samples.inputs), samples.targets)
+        return most_interfered(before, after, k)
+
+    def _virtual_step(self, samples: Samples) -> dict[str, Tensor]:
+        """θ − η ∇L(samples), without touching the model."""
+        with torch.enable_grad():
+            loss = self._losses(samples.inputs, samples.targets).mean()
+        gradients = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
+        lr = self.optimizer.param_groups[0]["lr"]
+        moved = zip(self.parameters.items(), gradients, strict=True)
+        return {name: (p - lr * gradient).detach() for (name, p), gradient in moved}
+
+    def _remember(self, samples: Samples, valid: Tensor) -> None:
+        self.memory.add(samples, self.generator)
+
+
+def at(model: nn.Module, parameters: Mapping[str, Tensor], inputs: Inputs) -> Any:
+    """The model's outputs with other parameters in the place of its own."""
+    if isinstance(inputs, Mapping):
+        return functional_call(model, dict(parameters), (), dict(inputs))
+    return functional_call(model, dict(parameters), inputs if isinstance(inputs, Tensor) else tuple(inputs))

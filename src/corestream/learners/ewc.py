@@ -1,0 +1,92 @@
+"""Elastic weight consolidation (Kirkpatrick et al. 2017)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..gradients import per_sample_gradients
+from ..memory import Reservoir, Samples
+from ..selection.scores import in_mode
+from .finetune import Finetune
+
+
+class EWC(Finetune):
+    """L(θ) + penalty/2 · Σ_t Σ_i F_t,i (θ_i − θ*_t,i)², F_t the Fisher diagonal over task t's data at its end θ*_t.
+
+    The sum over tasks is kept as the two sums Σ F_t and Σ F_t θ*_t: a number of tensors that does not grow. Where
+    `end_task` gets no data, a random `candidates` of what was trained on serves.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        penalty: float = 100.0,
+        candidates: int = 1000,
+        **shared: Any,
+    ) -> None:
+        super().__init__(model, optimizer, **shared)
+        if penalty < 0:
+            raise ValueError(f"penalty must not be negative, got {penalty}")
+        self.penalty = penalty
+        self.fisher = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.pull = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.candidates = Reservoir(candidates)
+
+    def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
+        loss = super()._objective(samples, valid)
+        if self.task == 0:
+            return loss
+        return loss + self.penalty / 2 * self.distance()
+
+    def distance(self) -> Tensor:
+        """Σ_t Σ_i F_t,i (θ_i − θ*_t,i)², less a constant."""
+        parts = [
+            (self.fisher[name] * p * p - 2 * self.pull[name] * p).sum() for name, p in self.parameters.items()
+        ]
+        return torch.stack(parts).sum()
+
+    def _remember(self, samples: Samples, valid: Tensor) -> None:
+        self.candidates.add(samples, valid, self.generator)
+
+    def _finish_task(self, data: Iterable[Any] | None) -> None:
+        for name, fisher in self._fisher(self._kept() if data is None else data).items():
+            self.fisher[name] += fisher
+            self.pull[name] += fisher * self.parameters[name].detach()
+        self.candidates.clear()
+
+    def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor]:
+        """The mean of g∘g over the samples, g the gradient of a sample's own loss."""
+        total = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        count = 0
+        with in_mode(self.model, "eval"):
+            for x, y, *task in data:
+                batch = ((x, *task) if task else x, y)
+                for name, squares in per_sample_gradients(self.model, self.loss_fn, batch).squares().items():
+                    total[name] += squares
+                count += len(y)
+        return {name: value / max(count, 1) for name, value in total.items()}
+
+    def _kept(self) -> Iterable[Any]:
+        kept = self.candidates.kept()
+        for start in range(0, 0 if kept is None else len(kept), 100):
+            assert kept is not None
+            part = kept[start : start + 100]
+            yield (part.inputs, part.targets)
+
+    def _state(self) -> dict[str, Tensor]:
+        state = {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
+        state |= {f"fisher.{name}": value for name, value in self.fisher.items()}
+        return state | {f"pull.{name}": value for name, value in self.pull.items()}
+
+    def _load_state(self, state: dict[str, Tensor]) -> None:
+        for name in self.parameters:
+            self.fisher[name].copy_(state[f"fisher.{name}"])
+            self.pull[name].copy_(state[f"pull.{name}"])
+        prefix = "candidates."
+        self.candidates.load_state_dict(
+            {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        )

@@ -1,0 +1,18 @@
+"""iCaRL's memory (Rebuffi et al. 2017): herding in each class, replayed with λ as the paper's study does."""
+
+from torch import Tensor
+
+from ..memory import Samples
+from ..selection.herding import herding
+from .coreset import Coreset
+from .features import features
+
+
+class ICaRL(Coreset):
+    """The samples of each class whose mean normalised embedding stays closest to that of the class.
+
+    Give it a memory with balance="class". Older tasks shrink by dropping what herding chose last.
+    """
+
+    def choose(self, samples: Samples, k: int) -> Tensor:
+        return herding(features(self.model, samples.inputs), k)

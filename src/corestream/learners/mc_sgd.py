@@ -1,0 +1,125 @@
+"""MC-SGD: mode connectivity SGD (Mirzadeh et al. 2021), with a random memory and with OCS."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..gradients.calling import LossFn
+from ..memory import ReplayMemory, Samples
+from ..selection.scores import in_mode
+from .base import Learner
+from .mode_connectivity import connect
+from .ocs import OCS
+from .uniform import Uniform
+
+
+class Connected(Learner):
+    """What both have in common: each task is learned from the last solution w̄, and its end ŵ is then replaced by a
+    solution with low replay loss on the straight paths from w̄ and from ŵ."""
+
+    memory: ReplayMemory
+    replay: int
+    path_steps: int
+    path_points: int
+    path_lr: float
+
+    def _begin(self, path_steps: int, path_points: int, path_lr: float) -> None:
+        if path_steps < 1 or path_points < 1 or path_lr <= 0:
+            raise ValueError(
+                "path_steps and path_points must be at least 1 and path_lr above 0, "
+                f"got {path_steps}, {path_points} and {path_lr}"
+            )
+        self.path_steps, self.path_points, self.path_lr = path_steps, path_points, path_lr
+        self._solution = {name: p.detach().clone() for name, p in self.parameters.items()}
+
+    def _finish_task(self, data: Iterable[Any] | None) -> None:
+        candidates: Samples | None = self.candidates.kept()  # type: ignore[attr-defined]
+        if self.task > 0 and candidates is not None and len(self.memory):
+            self._connect(candidates)
+        for name, parameter in self.parameters.items():
+            self._solution[name].copy_(parameter.detach())
+        super()._finish_task(data)
+
+    def _connect(self, candidates: Samples) -> None:
+        end = {name: p.detach().clone() for name, p in self.parameters.items()}
+        with in_mode(self.model, "eval"):
+            found = connect(
+                self.model,
+                self.loss_fn,
+                self._solution,
+                end,
+                self.memory.samples,
+                candidates,
+                steps=self.path_steps,
+                points=self.path_points,
+                lr=self.path_lr,
+                batch=self.replay,
+                generator=self.generator,
+            )
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(found[name])
+
+    def _state(self) -> dict[str, Tensor]:
+        return super()._state() | {f"solution.{name}": value for name, value in self._solution.items()}
+
+    def _load_state(self, state: dict[str, Tensor]) -> None:
+        super()._load_state(state)
+        for name, value in self._solution.items():
+            value.copy_(state[f"solution.{name}"])
+
+
+class MCSGD(Connected, Uniform):
+    """Plain SGD on each task, a random memory, and the paths."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        memory: ReplayMemory,
+        *,
+        k: int | None = None,
+        replay: int = 10,
+        candidates: int = 1000,
+        path_steps: int = 200,
+        path_points: int = 5,
+        path_lr: float = 0.01,
+        loss_fn: LossFn | None = None,
+        lr_decay: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            optimizer,
+            memory,
+            k=k,
+            replay=replay,
+            candidates=candidates,
+            loss_fn=loss_fn,
+            lr_decay=lr_decay,
+            generator=generator,
+        )
+        self._begin(path_steps, path_points, path_lr)
+
+    def _replayed(self, samples: Samples) -> Samples | None:
+        return None
+
+
+class MCSGDOCS(Connected, OCS):
+    """OCS chooses what is trained on and remembered; the paths are the same."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        memory: ReplayMemory,
+        *,
+        path_steps: int = 200,
+        path_points: int = 5,
+        path_lr: float = 0.01,
+        **shared: Any,
+    ) -> None:
+        super().__init__(model, optimizer, memory, **shared)
+        self._begin(path_steps, path_points, path_lr)

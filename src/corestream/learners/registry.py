@@ -1,0 +1,132 @@
+"""Every method by its name: what it is, its settings, and how it is put together."""
+
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import nn
+
+from ..errors import ConfigError
+from ..memory import ReplayMemory
+from .base import Learner
+from .presets import preset
+from .settings import Settings
+
+# Settings that describe the network, the optimiser, the data or the memory; the others are the learner's arguments.
+NETWORK = {"network", "width", "form", "norm", "dropout"}
+TRAINING = {"lr", "momentum", "batch_size", "sweeps", "test_batch_size", "enlarge"}
+MEMORY = {"capacity", "policy"}
+NOT_ARGUMENTS = NETWORK | TRAINING | MEMORY
+
+
+@dataclass(frozen=True)
+class Method:
+    """`keeps` is how the memory is kept: a share per task, a reservoir, or not at all."""
+
+    name: str
+    summary: str
+    learner: type[Learner]
+    settings: type[Settings]
+    keeps: Literal["shares", "reservoir"] | None = None
+    balance: Literal["class"] | None = None
+
+
+METHODS: dict[str, Method] = {}
+
+
+class StreamClasses(Protocol):
+    """What must be known of a stream to size a memory."""
+
+    @property
+    def num_tasks(self) -> int: ...
+    def classes_of(self, task: int, /) -> tuple[int, ...]: ...
+
+
+def register(method: Method) -> None:
+    """Make a method known to `names`, `settings`, `build` and the command line."""
+    METHODS[method.name] = method
+
+
+def names() -> list[str]:
+    return list(METHODS)
+
+
+def describe(name: str) -> str:
+    """The method in one line."""
+    return find(name).summary
+
+
+def find(name: str) -> Method:
+    if name in METHODS:
+        return METHODS[name]
+    near = get_close_matches(name, METHODS, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ConfigError(f"there is no method {name!r}; {hint}known are {', '.join(METHODS)}")
+
+
+def settings(
+    method: str,
+    benchmark: str,
+    *,
+    imbalanced: bool = False,
+    scenario: str | None = None,
+    protocol: str = "paper",
+) -> Settings:
+    """A method's hyperparameters on a benchmark; `dataclasses.replace` changes some of them."""
+    kind = find(method).settings
+    return preset(kind, method, benchmark, imbalanced=imbalanced, scenario=scenario, protocol=protocol)
+
+
+def build(
+    method: str,
+    model: nn.Module,
+    settings: Settings,
+    *,
+    stream: StreamClasses,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+) -> Learner:
+    """The learner with its optimiser, memory and generator; a device moves the model there first."""
+    found = find(method)
+    if not isinstance(settings, found.settings):
+        raise ConfigError(
+            f"settings is a {type(settings).__name__}; {method} takes {found.settings.__name__}, "
+            f"see learners.settings({method!r}, benchmark)"
+        )
+    if device is not None:
+        model = model.to(device)
+    device = next(model.parameters()).device
+    arguments: dict[str, Any] = {
+        field.name: getattr(settings, field.name)
+        for field in fields(settings)
+        if field.name not in NOT_ARGUMENTS
+    }
+    arguments["generator"] = torch.Generator(device).manual_seed(seed)
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.lr, momentum=settings.momentum)
+    if found.keeps is None:
+        return found.learner(model, optimizer, **arguments)
+    return found.learner(model, optimizer, _memory(found, settings, stream), **arguments)  # type: ignore[call-arg, arg-type]
+
+
+def _memory(method: Method, settings: Settings, stream: StreamClasses) -> ReplayMemory:
+    capacity: int = settings.capacity  # type: ignore[attr-defined]
+    if method.keeps == "reservoir":
+        return ReplayMemory(capacity, policy="reservoir", balance=None)
+    policy: str = getattr(settings, "policy", "quota")
+    _check_capacity(capacity, policy, stream)
+    tasks = stream.num_tasks if policy == "fixed" else None
+    # one sample per class is a balance by class, whatever the method does elsewhere
+    balance = "class" if policy == "per-class" else method.balance
+    return ReplayMemory(capacity, policy=policy, balance=balance, tasks=tasks)
+
+
+def _check_capacity(capacity: int, policy: str, stream: StreamClasses) -> None:
+    classes = [len(stream.classes_of(task)) for task in range(stream.num_tasks)]
+    needed, why = max(classes), f"a task has {max(classes)} classes"
+    if policy == "per-class":
+        needed, why = sum(classes), f"the tasks have {sum(classes)} classes together"
+    elif stream.num_tasks > needed:
+        needed, why = stream.num_tasks, f"there are {stream.num_tasks} tasks"
+    if capacity < needed:
+        raise ConfigError(f"capacity is {capacity}; at least {needed} is needed, for {why}")

@@ -1,0 +1,86 @@
+"""The skeleton of the rehearsal methods: each step also goes down the loss of a replay batch."""
+
+import torch
+from torch import Tensor, nn
+
+from ..gradients import is_batch_coupled
+from ..gradients.calling import LossFn, join_inputs
+from ..memory import ReplayMemory, Samples
+from ..memory.balance import groups
+from ..selection.scores import in_mode
+from .base import weighted_mean
+from .finetune import Finetune
+
+
+class Rehearsal(Finetune):
+    """One step is down the mean loss of the batch + λ · the mean loss of a replay batch (Eq. 9).
+
+    `adapt=True` is current-task adaptation: the method's `choose` picks the k samples of each batch to train on,
+    within each class where the memory is balanced by class.
+    """
+
+    memory: ReplayMemory
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        memory: ReplayMemory,
+        *,
+        k: int | None = None,
+        lam: float = 1.0,
+        replay: int = 10,
+        adapt: bool = False,
+        loss_fn: LossFn | None = None,
+        lr_decay: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(model, optimizer, k=k, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
+        if replay < 1 or lam < 0:
+            raise ValueError(f"replay must be at least 1 and lam at least 0, got {replay} and {lam}")
+        if adapt and k is None:
+            raise ValueError("adapt=True needs k, the number of samples of each batch to train on")
+        self.memory, self.lam, self.replay, self.adapt = memory, lam, replay, adapt
+
+    def choose(self, samples: Samples, k: int) -> Tensor:
+        """The k samples that stand best for all of them, best first, −1 where there are fewer; in eval mode."""
+        raise NotImplementedError
+
+    def _pick(self, samples: Samples) -> Tensor | None:
+        if not self.adapt or self.k is None or self.k >= len(samples):
+            return super()._pick(samples)
+        return self._ordered(samples, self.k)
+
+    def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
+        replayed = self._replayed(samples)
+        if replayed is None:
+            return super()._objective(samples, valid)
+        if is_batch_coupled(self.model):
+            now = self._losses(samples.inputs, samples.targets)
+            before = self._losses(replayed.inputs, replayed.targets)
+        else:
+            both = join_inputs([samples.inputs, replayed.inputs])
+            losses = self._losses(both, torch.cat([samples.targets, replayed.targets]))
+            now, before = losses[: len(samples)], losses[len(samples) :]
+        return weighted_mean(now, valid) + self.lam * before.mean()
+
+    def _replayed(self, samples: Samples) -> Samples | None:
+        """The replay batch that goes with these samples."""
+        return self.memory.sample(self.replay, self.generator) if len(self.memory) else None
+
+    def _ordered(self, samples: Samples, k: int) -> Tensor:
+        """`choose` within each group of the memory's balance, then the best of each group, the second of each, …"""
+        members = groups(samples.targets, self.memory.balance)
+        chosen = []
+        with in_mode(self.model, "eval"):
+            if self.memory.balance is None:
+                return self.choose(samples, k)
+            for label in members.unique():
+                own = (members == label).nonzero()[:, 0]
+                best = self.choose(samples[own], k)
+                chosen.append(torch.where(best >= 0, own[best.clamp_min(0)], -1))
+        turns = torch.stack(
+            [nn.functional.pad(one, (0, k - len(one)), value=-1) for one in chosen], dim=1
+        ).flatten()
+        found = turns[turns >= 0][:k]
+        return nn.functional.pad(found, (0, min(k, len(samples)) - len(found)), value=-1)
