@@ -141,6 +141,10 @@ class ReplayMemory:
             raise ValueError(f"{len(samples)} samples do not fit a memory of capacity {self.capacity}")
         self._kept = samples
 
+    def quota(self, candidates: Samples) -> int:
+        """How many of a new task's candidates `store` would keep."""
+        return self._quota(candidates, len(self.counts()) + 1)
+
     def _quota(self, candidates: Samples, tasks: int) -> int:
         if self.policy == "per-class":
             return len(torch.unique(groups(candidates.targets, self.balance)))
