@@ -6,7 +6,7 @@ from types import FrameType
 
 import typer
 
-from corestream.cli import compare, listing, options, run
+from corestream.cli import compare, data, demo, listing, options, paper, report, run, show
 from corestream.errors import ConfigError, CorestreamError
 from corestream.studies.stopping import Interrupted
 
@@ -16,8 +16,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("demo")(demo.demo)
 app.command("run", context_settings=options.PASS_ON, epilog=options.HYPERPARAMETERS)(run.run)
 app.command("compare", context_settings=options.PASS_ON, epilog=options.HYPERPARAMETERS)(compare.compare)
+app.command("paper")(paper.paper)
+app.command("report")(report.report)
+app.command("show")(show.show)
+app.add_typer(data.app, name="data")
 app.add_typer(listing.app, name="list")
 
 

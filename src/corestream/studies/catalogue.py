@@ -245,3 +245,14 @@ _ALL = (
     ),
 )
 STUDIES = {study.name: study for study in _ALL}
+
+DEMO = Study(
+    "demo",
+    "Rotated Digits",
+    _methods("finetune", "uniform", "ocs"),
+    (
+        Condition("rotated-digits"),
+        Condition("rotated-digits", imbalanced=True),
+        Condition("rotated-digits", noise=0.6),
+    ),
+)

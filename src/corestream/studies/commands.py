@@ -14,15 +14,25 @@ PLAIN = RunConfig("", "")
 
 def command_of(config: RunConfig) -> str:
     """`corestream run …` with every choice that is not the default."""
-    words = ["corestream", "run", config.benchmark, "--method", config.method, "--seed", str(config.seed)]
-    words += [f"--{name}" for name in SWITCHES if getattr(config, name)]
+    which = ["--method", config.method, "--seed", str(config.seed)]
+    return shlex.join(["corestream", "run", config.benchmark, *which, *_choices(config)])
+
+
+def row_command(config: RunConfig, seeds: int) -> str:
+    """`corestream compare …`, which makes all seeds of a table's row."""
+    which = ["--methods", config.method, "--seeds", str(seeds)]
+    return shlex.join(["corestream", "compare", config.benchmark, *which, *_choices(config)])
+
+
+def _choices(config: RunConfig) -> list[str]:
+    words = [f"--{name}" for name in SWITCHES if getattr(config, name)]
     for name in VALUES:
         if (value := getattr(config, name)) != getattr(PLAIN, name) or name == "device":
             words += _option(name, value)
     words += _option("record", config.record) if config.record else []
     for name, value in (*config.options.items(), *_own_settings(config).items()):
         words += _option(name, value)
-    return shlex.join(words)
+    return words
 
 
 def _own_settings(config: RunConfig) -> Mapping[str, Any]:

@@ -28,14 +28,14 @@ CSV_COLUMNS = [
 
 def to_terminal(table: Table) -> RenderableType:
     """Rich tables, one below the other, with a legend where verdicts are given."""
-    parts: list[RenderableType] = [_rich(grid) for grid in grids(table)]
+    parts: list[RenderableType] = [grid_to_terminal(grid) for grid in grids(table)]
     if table.has_paper_numbers:
         parts.append(Text(LEGEND, style="dim"))
     return Group(*parts)
 
 
 def to_markdown(table: Table) -> str:
-    return "\n".join(_markdown(grid) for grid in grids(table))
+    return "\n".join(grid_to_markdown(grid) for grid in grids(table))
 
 
 def to_latex(table: Table) -> str:
@@ -74,7 +74,7 @@ def write_table(table: Table, folder: Path) -> list[Path]:
     return paths
 
 
-def _rich(grid: Grid) -> RichTable:
+def grid_to_terminal(grid: Grid) -> RichTable:
     table = RichTable(title=grid.title, title_justify="left", caption="\n".join(grid.notes) or None)
     for column, name in enumerate(grid.header):
         table.add_column(
@@ -92,7 +92,7 @@ def _rich_word(word: Word) -> Text:
     return Text.assemble(word.text, " ", (mark, style))
 
 
-def _markdown(grid: Grid) -> str:
+def grid_to_markdown(grid: Grid) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corestream.errors import DataError
+from corestream.studies.files import canonical, sha256, write_atomically
 
 Status = Literal["done", "diverged", "failed"]
 
@@ -42,10 +43,9 @@ class Result:
 def write_result(result: Result, folder: Path) -> Path:
     """Keep a run as one small JSON file (no weights), named after what it is."""
     config = result.config
-    safe = re.sub(
-        r"[^\w.+-]+", "_", f"{config['benchmark']}-{config['method']}-{config.get('digest', 'run')}"
-    )
-    path = folder / f"{safe}-seed{result.seed}.json"
+    digest = sha256(canonical(dict(config)))[:8]
+    safe = re.sub(r"[^\w.+-]+", "_", f"{config['benchmark']}-{config['method']}-seed{result.seed}")
+    path = folder / f"{safe}-{digest}.json"
     record = {
         "config": dict(config),
         "accuracy": dict(result.accuracy),
@@ -56,7 +56,7 @@ def write_result(result: Result, folder: Path) -> Path:
         "seconds": result.seconds,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_atomically(path, canonical(record) + b"\n")
     return path
 
 

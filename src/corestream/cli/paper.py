@@ -1,0 +1,155 @@
+"""`corestream paper`: the paper's tables and figures, made again, with its numbers beside."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from corestream.cli import options as opt
+from corestream.cli.making import make_missing, show
+from corestream.errors import ConfigError
+from corestream.studies.catalogue import STUDIES, Study
+from corestream.studies.config import canonical_benchmark, check_method
+from corestream.studies.drive import Options
+from corestream.studies.environment import resolve_device
+from corestream.studies.figures.style import save
+from corestream.studies.formats import grid_to_markdown, grid_to_terminal, write_table
+from corestream.studies.illustrate import illustrate, note_on
+from corestream.studies.measured import Outcome, Source, distances, figure3
+from corestream.studies.names import check_name
+from corestream.studies.plan import Plan, identity, make_plan
+from corestream.studies.results import Result, read_results, write_result
+from corestream.studies.results_page import results_page
+from corestream.studies.settings_table import settings_grid, settings_records
+
+MEASURED = ("figure3", "minibatch-distance")
+NAMES = (*STUDIES, *MEASURED, "hyperparameters", "ledger")
+SEEDS = 5
+PICTURES = ("kept pictures", "t-SNE")  # show one run's memory
+
+
+def paper(
+    name: Annotated[str, typer.Argument(help=", ".join(NAMES), show_default=False)],
+    benchmark: Annotated[str | None, typer.Option(help="Only this one, or the study moved to it.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these rows, with commas between.")] = None,
+    seeds: Annotated[int | None, typer.Option(help=f"How many: 0, 1, … [{SEEDS}].", min=1)] = None,
+    tasks: opt.Tasks = None,
+    data_dir: opt.DataDir = None,
+    offline: opt.Offline = False,
+    device: opt.Device = None,
+    jobs: opt.Jobs = None,
+    out: opt.Out = Path("runs"),
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder of small JSON files: runs found there are not made, others are added.",
+            rich_help_panel=opt.OUTPUT,
+        ),
+    ] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Make a table or figure of the paper; beside each number the paper's, and whether the two agree.
+
+    The table is written as Markdown, CSV and LaTeX, a figure as PNG and SVG, under OUT/paper.
+    """
+    check_name("table or figure", name, NAMES)
+    folder = out / "paper"
+    if name == "hyperparameters":
+        _hyperparameters(folder, as_json)
+    elif name == "ledger":
+        _ledger(results, out, seeds or SEEDS)
+    elif name in MEASURED:
+        source = Source(benchmark, resolve_device(device or "auto"), data_dir, offline)
+        found = figure3(source) if name == "figure3" else distances(source, range(seeds or SEEDS))
+        _measured(name, found, folder, as_json)
+    else:
+        study = _narrowed(STUDIES[name], benchmark, methods)
+        count = seeds or (1 if study.kind in PICTURES else SEEDS)
+        plan = make_plan(study, range(count), device=resolve_device(device or "auto"), tasks=tasks)
+        made = _results(plan, out, results, jobs, Options(data_dir, offline))
+        _show(plan, made, folder, data_dir, offline, as_json)
+
+
+def _narrowed(study: Study, benchmark: str | None, methods: str | None) -> Study:
+    if benchmark is not None:
+        study = study.on(canonical_benchmark(benchmark))
+    names = opt.split_names(methods)
+    if names is not None:
+        known = {row.label for row in study.rows}
+        for name in names:
+            if name not in known:
+                check_method(name.partition(":")[0])
+        study = study.with_methods(names)
+    return study
+
+
+def _results(plan: Plan, out: Path, kept_in: Path | None, jobs: int | None, options: Options) -> list[Result]:
+    """What is kept already, and the missing runs made now; these are kept as well where a folder is named."""
+    kept = read_results(kept_in) if kept_in is not None and kept_in.is_dir() else []
+    known = {(identity(result.config), result.seed) for result in kept}
+    missing = [c for c in plan.all_configs() if (identity(c.to_dict()), c.seed) not in known]
+    made = make_missing(missing, out, jobs=jobs, options=options)
+    if kept_in is not None:
+        for result in made:
+            if result.status != "failed":
+                write_result(result, kept_in)
+    return [*kept, *made]
+
+
+def _show(
+    plan: Plan,
+    results: Sequence[Result],
+    folder: Path,
+    data_dir: Path | None,
+    offline: bool,
+    as_json: bool,
+) -> None:
+    table = plan.table(results)
+    files = write_table(table, folder)
+    if plan.study.kind != "table" and any(cell.done for cell in table.cells.values()):
+        figure = illustrate(plan.study.kind, table, data_dir=data_dir, offline=offline)
+        files += save(figure, folder, table.name, note_on(table))
+    show(table, files, as_json=as_json)
+    if not table.whole:
+        raise typer.Exit(1)
+
+
+def _hyperparameters(folder: Path, as_json: bool) -> None:
+    grid = settings_grid()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "hyperparameters.md"
+    path.write_text(grid_to_markdown(grid), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(settings_records()))
+    else:
+        Console().print(grid_to_terminal(grid))
+        typer.echo(f"wrote {path}")
+
+
+def _ledger(results: Path | None, out: Path, seeds: int) -> None:
+    if results is None:
+        raise ConfigError("`paper ledger` is made from kept results alone: name their folder with --results")
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "RESULTS.md"
+    path.write_text(results_page(read_results(results), seeds), encoding="utf-8")
+    typer.echo(f"wrote {path}")
+
+
+def _measured(name: str, found: Outcome, folder: Path, as_json: bool) -> None:
+    files = save(found.figure, folder, name, found.note)
+    numbers = folder / f"{name}.csv"
+    with numbers.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(found.numbers[0]))
+        writer.writeheader()
+        writer.writerows(found.numbers)
+    paths = [str(path) for path in (*files, numbers)]
+    if as_json:
+        typer.echo(json.dumps({"name": name, "note": found.note, "files": paths}))
+        return
+    typer.echo(found.note)
+    for path in paths:
+        typer.echo(f"wrote {path}")

@@ -1,0 +1,30 @@
+"""`corestream report`: one self-contained page about the runs in a folder."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corestream.cli import options as opt
+from corestream.errors import RunError
+from corestream.studies.report import write_report
+from corestream.studies.study import read_runs
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of the runs: what --out was.", show_default=False)
+    ],
+    page: Annotated[Path | None, typer.Option(help="The page [FOLDER/report.html].")] = None,
+    title: Annotated[str | None, typer.Option(help="Its title [the folder's name].")] = None,
+    data_dir: opt.DataDir = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Write a page with the table, curves, forgetting, noise, classes and pictures of every run in a folder."""
+    results = read_runs(folder)
+    if not results:
+        raise RunError(f"no run in {folder} has ended; give the folder that --out named when they were made")
+    name = title or f"Runs in {folder.resolve().name}"
+    written = write_report(results, page or folder / "report.html", title=name, data_dir=data_dir)
+    typer.echo(json.dumps({"page": str(written), "runs": len(results)}) if as_json else f"wrote {written}")
