@@ -10,7 +10,7 @@ def test_a_right_name_comes_back():
 
 def test_a_wrong_name_is_answered_with_the_nearest_and_all_of_them():
     with pytest.raises(
-        ConfigError, match=r"unknown method 'unifrom', did you mean 'uniform'\?.*ocs, uniform"
+        ConfigError, match=r"unknown method 'unifrom'; did you mean 'uniform'\? known are ocs, uniform"
     ):
         check_name("method", "unifrom", ["ocs", "uniform"])
 

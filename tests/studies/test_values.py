@@ -55,7 +55,7 @@ def test_values_become_what_the_field_declares(value, hint, expected):
     ],
 )
 def test_anything_else_names_the_field_the_value_and_what_is_allowed(value, hint):
-    with pytest.raises(ConfigError, match="tau is .*; allowed is "):
+    with pytest.raises(ConfigError, match=r"tau is .*; allowed is "):
         convert("tau", value, hint)
 
 

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from corestream import streams
 from corestream.errors import ConfigError
 from corestream.streams.benchmarks.registry import Number
-from corestream.studies.config import FOLDER, canonical_benchmark
+from corestream.studies.config import canonical_benchmark, description
 from corestream.studies.names import check_name
 from corestream.studies.values import convert
 
@@ -83,7 +82,7 @@ Log = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.", rich_help_panel=OUTPUT)]
 
-FOLDER_OPTIONS = ("classes_per_task", "image_size")
+BENCHMARK_OPTIONS = ("classes_per_task", "image_size")  # those with an option of their own
 FIELDS: dict[str, Any] = {
     "benchmark": str,
     "method": str,
@@ -151,16 +150,14 @@ def check_options(given: Iterable[str], known: Iterable[str], context: typer.Con
 
 
 def benchmark_options(benchmark: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the given values that are choices of the benchmark, as their types."""
-    if benchmark.startswith(FOLDER):
-        return {name: given[name] for name in FOLDER_OPTIONS if name in given}
-    kinds = streams.BENCHMARKS[canonical_benchmark(benchmark)].options
-    return {name: convert(name, value, _kind(kinds[name])) for name, value in given.items() if name in kinds}
+    """The given values as the benchmark's types; one that it does not have is left for it to refuse."""
+    kinds = description(canonical_benchmark(benchmark)).options
+    return {name: convert(name, value, _kind(kinds.get(name))) for name, value in given.items()}
 
 
 def _kind(option: Any) -> Any:
     if not isinstance(option, Number):
-        return str
+        return int | float | str
     return int if option.whole else float
 
 

@@ -70,17 +70,18 @@ def configure(context: typer.Context, values: dict[str, Any], extra: dict[str, s
     if "model" in choices:
         settings = {**settings, "network": choices.pop("model")}
     choices["device"] = resolve_device(choices.get("device", "auto"))
-    asked = {**extra, **{name: choices.pop(name) for name in opt.FOLDER_OPTIONS if name in choices}}
-    choices["options"] = opt.benchmark_options(benchmark, asked)
+    typed = {name: choices.pop(name) for name in opt.BENCHMARK_OPTIONS if name in choices}
     plain = make_config(benchmark, method, **choices)
-    opt.check_options(asked, {**plain.settings, **plain.options}, context)
+    opt.check_options(extra, [*plain.settings, *plain.options], context)
     hyper = {name: value for name, value in extra.items() if name in plain.settings}
+    own = {name: value for name, value in extra.items() if name not in plain.settings}
+    choices["options"] = opt.benchmark_options(benchmark, {**own, **typed})
     return make_config(benchmark, method, overrides={**settings, **hyper}, **choices)
 
 
 def _print(config: RunConfig, folder: Path, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), **result}))
+        typer.echo(json.dumps({"folder": str(folder), **result}, sort_keys=True))
         return
     if result["status"] == "done":
         forgetting = result["forgetting"]

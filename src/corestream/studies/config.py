@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from corestream import learners, streams
 from corestream.errors import ConfigError
+from corestream.streams.benchmarks.registry import Benchmark
+from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies.files import canonical, parse_json, sha256
 from corestream.studies.names import check_name
 from corestream.studies.values import convert
@@ -16,7 +19,8 @@ from corestream.studies.values import convert
 FORMAT = 1  # enters the digest: raised when the same configuration no longer gives the same run
 RECORDS = ("picks", "scores")
 SCENARIOS = ("domain", "task", "class")
-FOLDER = "folder:"
+SMALL_PICTURES = 16  # pixels a side; below, a folder's network is the MLP
+WIDTHS = {"mlp": 256, "resnet18": 20}
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class RunConfig:
             raise ConfigError(f"tasks is {self.tasks}; at least 1 is needed")
         if self.scenario is not None:
             check_name("scenario", self.scenario, SCENARIOS)
+        check_name("protocol", self.protocol, learners.PROTOCOLS)
         check_name("device", self.device, ("cpu", "cuda"))
         for name in self.record:
             check_name("record", name, RECORDS)
@@ -87,16 +92,31 @@ def make_config(
     `choices` are RunConfig's other fields: seed, noise, device and so on.
     """
     config = RunConfig(canonical_benchmark(benchmark), check_method(method), **choices)
-    if not config.benchmark.startswith(FOLDER):
-        config = _spelled_out(config)
-    settings = override(default_settings(config), overrides or {}, f"method {method!r}")
+    known = description(config.benchmark)
+    # a default said aloud is no other run
+    scenario, options = known.checked_scenario(config.scenario), known.checked_options(config.options)
+    config = dataclasses.replace(config, scenario=scenario, options=options)
+    settings = _fitting_network(default_settings(config), config, dict(overrides or {}))
     return dataclasses.replace(config, settings=dataclasses.asdict(settings))
+
+
+def description(benchmark: str) -> Benchmark:
+    """What may be asked of a benchmark, or of a folder of pictures."""
+    return streams.FOLDER if benchmark.startswith(FOLDER) else streams.BENCHMARKS[benchmark]
+
+
+def _fitting_network(settings: Any, config: RunConfig, overrides: dict[str, Any]) -> Any:
+    """The settings with their overrides; a network other than the benchmark's own comes in its own usual width."""
+    if config.benchmark.startswith(FOLDER) and config.options["image_size"] < SMALL_PICTURES:
+        overrides.setdefault("network", "mlp")
+    chosen = override(settings, overrides, f"method {config.method!r}")
+    if chosen.network != settings.network and "width" not in overrides:
+        return dataclasses.replace(chosen, width=WIDTHS[chosen.network])
+    return chosen
 
 
 def default_settings(config: RunConfig) -> Any:
     """The method's own hyperparameters on the benchmark, as its dataclass."""
-    from corestream import learners
-
     return learners.settings(
         config.method,
         config.benchmark,
@@ -111,25 +131,12 @@ def run_settings(config: RunConfig) -> Any:
     return override(default_settings(config), config.settings, f"method {config.method!r}")
 
 
-def _spelled_out(config: RunConfig) -> RunConfig:
-    """With the benchmark's own scenario and options filled in: a default said aloud is no other run."""
-    from corestream import streams
-
-    benchmark = streams.BENCHMARKS[config.benchmark]
-    options = benchmark.checked_options(config.options)
-    return dataclasses.replace(config, scenario=benchmark.checked_scenario(config.scenario), options=options)
-
-
 def check_method(name: str) -> str:
-    from corestream import learners
-
     return check_name("method", name, learners.names())
 
 
 def canonical_benchmark(name: str) -> str:
     """A benchmark's name, or `folder:` and an absolute path, so that one folder is one configuration."""
-    from corestream import streams
-
     if name.startswith(FOLDER):
         folder = Path(os.path.abspath(os.path.expanduser(name.removeprefix(FOLDER))))
         if not folder.is_dir():

@@ -12,6 +12,7 @@ from safetensors.torch import save as serialise_tensors
 from torch import Tensor
 
 from corestream.errors import NonFiniteError, RunError
+from corestream.gradients.calling import leaves
 from corestream.studies import checkpoint
 from corestream.studies.config import RunConfig, read_config
 from corestream.studies.drive import Driver, Options, Report
@@ -188,7 +189,7 @@ def _write_memory(run: Run) -> None:
     memory = run.learner.memory
     if memory is None or len(memory) == 0:
         return
-    inputs = memory.inputs if isinstance(memory.inputs, Tensor) else memory.inputs[0]  # behind it the task
+    inputs = next(iter(leaves(memory.inputs)))  # behind it may be the task
     parts = {"inputs": inputs, "targets": memory.targets, "tasks": memory.tasks, "ids": memory.ids}
     plain = {name: part.detach().cpu().contiguous().clone() for name, part in parts.items()}
     write_atomically(run.folder / "memory.safetensors", serialise_tensors(plain))

@@ -35,19 +35,21 @@ class FiniteWatch:
             )  # a sum of huge finite values may overflow: then nothing is named
 
     def check_loss(self, step: Any) -> None:
-        """A device's loss is not read, for that would wait: it spoils the parameters, which `look` finds."""
+        """A device's loss is not read, for that would wait: it spoils the parameters, which is found there."""
         if self._at_once and not torch.isfinite(step.loss):
             raise NonFiniteError("the loss is not finite")
 
-    def look(self, model: nn.Module, train: Any, position: Any) -> None:
-        """Raise what is not finite since the last look; bad inputs are found in the same batches again."""
+    def look_at_inputs(self, train: Any, position: Any) -> None:
+        """Raise what was gathered since the last look; the bad inputs are found in the same batches again."""
         if not torch.isfinite(self._inputs):
             self._inputs.zero_()
             self._search(train, position)
+
+    def look_at_parameters(self, model: nn.Module) -> None:
+        """A gradient that was not finite leaves its mark here, even after the last step of all."""
         for name, parameter in model.named_parameters():
             if not torch.isfinite(parameter).all():
                 raise NonFiniteError(f"parameter {name!r} is not finite; it was so at {self._since()}")
-        self.verified(position)
 
     def verified(self, position: Any) -> None:
         self._verified = replace(position)

@@ -11,10 +11,10 @@ def check_name(kind: str, given: str, allowed: Iterable[str], *, hint: str = "")
     names = list(allowed)
     if given in names:
         return given
-    raise ConfigError(f"unknown {kind} {given!r}{nearest(given, names)}; known are {', '.join(names)}{hint}")
+    raise ConfigError(f"unknown {kind} {given!r}; {nearest(given, names)}known are {', '.join(names)}{hint}")
 
 
 def nearest(given: str, names: Iterable[str]) -> str:
-    """', did you mean X?' where a name is close enough to be meant, else nothing."""
+    """'did you mean X? ' where a name is close enough to be meant, else nothing."""
     close = difflib.get_close_matches(given.lower(), list(names), n=1, cutoff=0.5)
-    return f", did you mean {close[0]!r}?" if close else ""
+    return f"did you mean {close[0]!r}? " if close else ""

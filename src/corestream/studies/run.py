@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from corestream import learners, models, streams
+from corestream.learners import Learner
+from corestream.streams import Batches, Stream
 from corestream.studies import checkpoint, randomness
-from corestream.studies.config import FOLDER, RunConfig, run_settings
+from corestream.studies.config import RunConfig, run_settings
 from corestream.studies.finite import FiniteWatch
 from corestream.studies.ledger import Ledger
 from corestream.studies.metrics import evaluate
@@ -43,7 +46,13 @@ class Run:
     """
 
     def __init__(
-        self, config: RunConfig, folder: Path, stream: Any, training: Any, learner: Any, settings: Any
+        self,
+        config: RunConfig,
+        folder: Path,
+        stream: Stream,
+        training: Stream,
+        learner: Learner,
+        settings: Any,
     ) -> None:
         self.config, self.folder = config, folder
         self.stream, self.training, self.learner, self.settings = stream, training, learner, settings
@@ -51,7 +60,7 @@ class Run:
         self.ledger = Ledger(stream, training)
         self.records = Records(folder, config.record)
         self.watch = FiniteWatch(config.device)
-        self._train: Any = None
+        self._train: Batches | None = None
         self._batches: Iterator[tuple[Tensor, ...]] | None = None
 
     @property
@@ -91,6 +100,7 @@ class Run:
 
     def advance(self) -> bool:
         """Move on to the next batch, sweep or task; True where a task was closed."""
+        assert self._train is not None
         self.position.step += 1
         self.position.batch += 1
         if self.position.batch < len(self._train):
@@ -105,8 +115,10 @@ class Run:
     def check(self) -> None:
         """Look at what a device has gathered since the last look: values not finite, wrong targets."""
         with self.watch.naming(self.learner, None, self.position):
+            self.watch.look_at_inputs(self._train, self.position)  # they may be the reason for the rest
             self.learner.check()
-            self.watch.look(self.learner.model, self._train, self.position)
+            self.watch.look_at_parameters(self.learner.model)
+            self.watch.verified(self.position)
 
     def save(self) -> None:
         """Write everything the run needs to go on from here, bit for bit."""
@@ -174,8 +186,6 @@ class Run:
 
 def make_run(config: RunConfig, folder: Path, *, data_dir: Path | None = None, offline: bool = False) -> Run:
     """The stream, the network and the learner that a configuration describes, before the first step."""
-    from corestream import learners, models
-
     randomness.seed_all(config.seed)
     stream = make_stream(config, data_dir=data_dir, offline=offline).to(config.device)
     settings = run_settings(config)
@@ -187,22 +197,20 @@ def make_run(config: RunConfig, folder: Path, *, data_dir: Path | None = None, o
     return Run(config, folder, stream, training, learner, settings)
 
 
-def make_stream(config: RunConfig, *, data_dir: Path | None = None, offline: bool = False) -> Any:
+def make_stream(config: RunConfig, *, data_dir: Path | None = None, offline: bool = False) -> Stream:
     """The stream of a configuration: a benchmark, or pictures in a folder of the user's."""
-    import corestream
-
-    shared = {
-        "seed": config.seed,
-        "imbalanced": config.imbalanced,
-        "noise": config.noise,
-        "label_noise": config.label_noise,
-        "tasks": config.tasks,
-        "scenario": config.scenario,
+    return streams.benchmark(
+        config.benchmark,
+        seed=config.seed,
+        imbalanced=config.imbalanced,
+        noise=config.noise,
+        label_noise=config.label_noise,
+        scenario=config.scenario,
+        tasks=config.tasks,
+        data_dir=data_dir,
+        offline=offline,
         **config.options,
-    }
-    if config.benchmark.startswith(FOLDER):
-        return corestream.streams.from_folder(Path(config.benchmark.removeprefix(FOLDER)), **shared)
-    return corestream.benchmark(config.benchmark, data_dir=data_dir, offline=offline, **shared)
+    )
 
 
 def _places(index: Tensor, picked: Tensor) -> Tensor:
