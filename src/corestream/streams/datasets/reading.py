@@ -85,9 +85,9 @@ def decode(
             0 <= box[0] < box[2] <= image.width and 0 <= box[1] < box[3] <= image.height
         ):
             raise ValueError(f"region {box} outside an image of {image.width} × {image.height} pixels")
-        picture = image.convert(mode)
-        if size is not None and (box is not None or picture.size != size):
-            picture = picture.resize(size, Image.Resampling.BILINEAR, box=box)
+        picture = image.convert(mode) if box is None else image.convert(mode).crop(box)
+        if size is not None and picture.size != size:
+            picture = picture.resize(size, Image.Resampling.BILINEAR)
         return np.asarray(picture)
 
 

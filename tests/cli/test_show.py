@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+from corestream.cli.show import show
+from corestream.errors import ConfigError, DataError
+
+app = typer.Typer()
+app.command()(show)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_card_shows_counts_and_writes_a_sheet(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = run("rotated-digits", "--imbalanced", "--noise", "0.6", "--tasks", "3")
+    assert "3 tasks, 10 classes, domain scenario" in text
+    assert "inputs 1 × 16 × 16" in text
+    assert "18°" in text
+    assert "contact sheet: corestream-rotated-digits.png" in text
+    with Image.open(tmp_path / "corestream-rotated-digits.png") as sheet:
+        assert sheet.format == "PNG"
+
+
+def test_json_is_an_object_with_lists_of_counts(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    card = json.loads(run("rotated-digits", "--json"))
+    assert card["tasks"] == 10
+    assert card["classes"] == 10
+    assert card["train"] == [1297] * 10
+    assert card["test"] == [500] * 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sheet_goes_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "sheet.png"
+    card = json.loads(run("rotated-digits", "--tasks", "1", "--json", "--sheet", str(path)))
+    assert card["sheet"] == str(path)
+    assert path.is_file()
+
+
+def test_options_of_the_benchmark_are_passed_on() -> None:
+    card = json.loads(run("rotated-digits", "--json", "--imbalanced", "-o", "full_classes=fixed"))
+    assert card["settings"]["full_classes"] == "fixed"
+    assert card["train_per_class"][0]["5"] > 50
+
+
+def test_a_folder_has_a_card_too(tmp_path: Path) -> None:
+    for name in ("ant", "bee", "cat"):
+        (tmp_path / name).mkdir()
+        for i in range(5):
+            Image.new("RGB", (9, 9)).save(tmp_path / name / f"{i}.png")
+    (tmp_path / "ant/broken.png").write_bytes(b"x")
+    arguments = (f"folder:{tmp_path}", "--classes-per-task", "1", "--image-size", "8")
+    card = json.loads(run(*arguments, "--json"))
+    assert (card["tasks"], card["train"], card["input_shape"]) == (3, [4, 4, 4], [3, 8, 8])
+    assert "broken.png" in run(*arguments, "--sheet", str(tmp_path / "sheet.png"))
+
+
+def test_a_wrong_name_and_missing_files_are_told() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'rotated-digits'"):
+        run("rotated-digit")
+    with pytest.raises(DataError, match="corestream data fetch mnist"):
+        run("rotated-mnist", "--offline", "--data-dir", "/nowhere")
+
+
+def test_a_sheet_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        run("rotated-digits", "--tasks", "1", "--sheet", str(tmp_path / "file" / "sheet.png"))

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from corestream.errors import ConfigError, DataError
+from corestream.streams import benchmark, from_folder
+
+COLOURS = {"ant": (255, 0, 0), "bee": (0, 255, 0), "cat": (0, 0, 255), "dog": (90, 90, 90)}
+
+
+def fill(root: Path, count: int = 10) -> Path:
+    for name, colour in COLOURS.items():
+        (root / name).mkdir(parents=True)
+        for i in range(count):
+            Image.new("RGB", (10 + i, 20), colour).save(root / name / f"{i}.{'png' if i % 2 else 'jpg'}")
+    return root
+
+
+def test_class_folders_become_tasks_of_one_size(tmp_path: Path) -> None:
+    stream = from_folder(fill(tmp_path), image_size=12)
+    assert stream.input_shape == (3, 12, 12)
+    assert stream.class_names == ("ant", "bee", "cat", "dog")
+    assert [task.classes for task in stream] == [(0, 1), (2, 3)]
+    assert stream.describe()["train"] == [16, 16]
+    x, y, _ = stream[0].train.tensors()
+    reds = x[y == 0].mean((0, 2, 3))
+    assert reds[0] > 0.95 > 0.1 > reds[1]
+
+
+def test_train_and_test_folders_are_kept_apart(tmp_path: Path) -> None:
+    fill(tmp_path / "train", 6)
+    fill(tmp_path / "test", 3)
+    card = from_folder(tmp_path).describe()
+    assert (card["train"], card["test"]) == ([12, 12], [6, 6])
+
+
+def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (tmp_path / "ant/notes.txt").write_text("no picture")
+    whole = (tmp_path / "bee/1.png").read_bytes()
+    (tmp_path / "bee/broken.png").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "bee/.hidden").write_text("left alone")
+    stream = from_folder(tmp_path)
+    assert [Path(text.partition(": ")[0]).name for text in stream.skipped] == ["notes.txt", "broken.png"]
+    assert stream.describe()["train"] == [16, 16]
+
+
+def test_folder_stands_in_for_a_benchmarks_name(tmp_path: Path) -> None:
+    fill(tmp_path)
+    stream = benchmark(f"folder:{tmp_path}", classes_per_task=1, image_size=8, noise=0.5, scenario="class")
+    assert (len(stream), stream.input_shape, stream.scenario) == (4, (3, 8, 8), "class")
+    assert stream.settings["classes_per_task"] == 1
+    with pytest.raises(ConfigError, match="no option 'angles'"):
+        benchmark(f"folder:{tmp_path}", angles="steps")
+
+
+def test_the_stream_does_not_depend_on_where_the_folder_lies(tmp_path: Path) -> None:
+    first, second = (from_folder(fill(tmp_path / place / "insects"), noise=0.5) for place in ("a", "b"))
+    assert torch.equal(first[0].train.tensors()[0], second[0].train.tensors()[0])
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, True, 10**6])
+def test_a_wrong_image_size_is_named(tmp_path: Path, size: object) -> None:
+    with pytest.raises(ConfigError, match="image_size="):
+        from_folder(tmp_path, image_size=size)
+
+
+def test_wrong_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such folder"):
+        from_folder(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="one folder of images per class"):
+        from_folder(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no readable image"):
+        from_folder(tmp_path)
+    fill(tmp_path / "x/train")
+    fill(tmp_path / "x/test")
+    (tmp_path / "x/test/eel").mkdir()
+    with pytest.raises(DataError, match="eel: a class that the training folder does not have"):
+        from_folder(tmp_path / "x")

@@ -1,0 +1,36 @@
+import numpy as np
+
+from corestream.streams.imbalance import keep_counts, keep_full, long_tail
+from corestream.streams.seeds import generator
+
+
+def test_full_classes_keep_all_and_the_others_their_first_tenth() -> None:
+    labels = np.arange(1000) % 10
+    rows = keep_full(labels, (0, 5))
+    kept = np.bincount(labels[rows])
+    assert kept.tolist() == [100, 10, 10, 10, 10, 100, 10, 10, 10, 10]
+    assert rows[labels[rows] == 3].tolist() == list(range(3, 103, 10))
+
+
+def test_a_small_class_keeps_one_sample() -> None:
+    assert len(keep_full(np.array([0, 0, 1, 1, 1]), (0,))) == 3
+
+
+def test_the_long_tail_goes_from_all_to_the_factor() -> None:
+    counts = long_tail(range(100), 500, 0.1)
+    ordered = sorted(counts.values(), reverse=True)
+    assert (ordered[0], ordered[-1]) == (500, 50)
+    assert ordered == [max(1, int(500 * 0.1 ** (i / 99))) for i in range(100)]
+    assert list(counts) != sorted(counts)
+
+
+def test_the_order_of_the_tail_is_fixed() -> None:
+    assert long_tail(range(40), 100, 0.1) == long_tail(range(40), 100, 0.1)
+
+
+def test_counts_are_drawn_by_seed_and_bounded_by_what_is_there() -> None:
+    labels = np.repeat([0, 1, 2], [50, 50, 3])
+    first = keep_counts(labels, {0: 10, 1: 20, 2: 30}, generator(0, "x"))
+    assert np.bincount(labels[first]).tolist() == [10, 20, 3]
+    assert np.array_equal(first, keep_counts(labels, {0: 10, 1: 20, 2: 30}, generator(0, "x")))
+    assert not np.array_equal(first, keep_counts(labels, {0: 10, 1: 20, 2: 30}, generator(1, "x")))

@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import IterableDataset, TensorDataset
+
+from corestream.errors import ConfigError, DataError
+from corestream.streams import from_dataset, from_tensors
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return (
+        torch.arange(600, dtype=torch.int64)
+        .remainder(256)
+        .to(torch.uint8)
+        .view(600, 1, 1, 1)
+        .expand(-1, 3, 8, 8)
+        .contiguous()
+    )
+
+
+@pytest.fixture
+def labels() -> torch.Tensor:
+    return torch.arange(600) % 6
+
+
+def test_classes_arrive_a_few_at_a_time(images: torch.Tensor, labels: torch.Tensor) -> None:
+    stream = from_tensors(images, labels, classes_per_task=2)
+    assert [task.classes for task in stream] == [(0, 1), (2, 3), (4, 5)]
+    assert (stream.scenario, stream.num_classes, stream.input_shape) == ("task", 6, (3, 8, 8))
+    x, y, task = next(iter(stream[1].train))
+    assert x.dtype == torch.float32
+    assert float(x.max()) <= 1
+    assert set(y.tolist()) == {2, 3}
+    assert task.unique().tolist() == [1]
+    assert [len(t.classes) for t in from_tensors(images, labels, classes_per_task=4)] == [4, 2]
+
+
+def test_a_share_of_every_class_is_held_out_by_seed(images: torch.Tensor, labels: torch.Tensor) -> None:
+    stream = from_tensors(images, labels, test_share=0.25, seed=3)
+    card = stream.describe()
+    assert card["train_per_class"][0] == {"0": 75, "1": 75}
+    assert card["test_per_class"][2] == {"4": 25, "5": 25}
+    same, other = (
+        from_tensors(images, labels, test_share=0.25, seed=seed)[0].test.tensors()[0] for seed in (3, 4)
+    )
+    assert torch.equal(stream[0].test.tensors()[0], same)
+    assert not torch.equal(same, other)
+
+
+def test_training_and_test_samples_never_overlap(labels: torch.Tensor) -> None:
+    numbers = torch.arange(600.0)[:, None]
+    for split, extra in (("class", {}), ("time", {}), ("label", {"task_labels": torch.arange(600) // 200})):
+        stream = from_tensors(numbers, labels, split=split, **extra)
+        train = torch.cat([task.train.tensors()[0].flatten() for task in stream])
+        test = torch.cat([task.test.tensors()[0].flatten() for task in stream])
+        assert torch.equal(torch.cat([train, test]).sort().values, numbers.flatten())
+
+
+def test_time_order_makes_pieces_in_the_order_given(labels: torch.Tensor) -> None:
+    stream = from_tensors(torch.arange(600.0)[:, None], labels, split="time", num_tasks=4)
+    assert (len(stream), stream.scenario) == (4, "domain")
+    for number, task in enumerate(stream):
+        values = task.train.tensors()[0]
+        assert 150 * number <= float(values.min())
+        assert float(values.max()) < 150 * (number + 1)
+
+
+def test_a_given_label_makes_the_tasks(images: torch.Tensor, labels: torch.Tensor) -> None:
+    places = torch.tensor([30, 10, 20]).repeat(200)
+    stream = from_tensors(images, labels, split="label", task_labels=places)
+    assert [task.title for task in stream] == ["label 10", "label 20", "label 30"]
+    with pytest.raises(ConfigError, match="task_labels"):
+        from_tensors(images, labels, split="label")
+    with pytest.raises(ValueError, match="600 training and test"):
+        from_tensors(images, labels, split="label", task_labels=places[:5])
+
+
+def test_a_given_test_set_is_used_whole(images: torch.Tensor, labels: torch.Tensor) -> None:
+    stream = from_tensors(images, labels, test=(images[:60], labels[:60]))
+    assert stream.describe()["train"] == [200] * 3
+    assert stream.describe()["test"] == [20] * 3
+    with pytest.raises(ValueError, match="expected the same"):
+        from_tensors(images, labels, test=(images[:60].float(), labels[:60]))
+
+
+def test_imbalance_and_noise_work_as_on_a_benchmark(images: torch.Tensor, labels: torch.Tensor) -> None:
+    stream = from_tensors(images, labels, imbalanced=True, imbalance_factor=0.1, noise=0.5, label_noise=0.25)
+    card = stream.describe()
+    counts = sorted((count for task in card["train_per_class"] for count in task.values()), reverse=True)
+    assert counts == [int(80 * 0.1 ** (i / 5)) for i in range(6)]
+    assert card["noise_samples"] == [round(0.5 * count) for count in card["train"]]
+    assert card["flipped_labels"] == [round(0.25 * count) for count in card["train"]]
+    x = stream[0].train.tensors()[0]
+    assert float(x[stream[0].train.is_noise].min()) < -1
+
+
+def test_vectors_and_grey_images_are_given_channels(labels: torch.Tensor) -> None:
+    assert from_tensors(torch.randn(600, 7), labels).input_shape == (1, 1, 7)
+    assert from_tensors(torch.randn(600, 5, 4), labels).input_shape == (1, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": torch.zeros(5, 3)}, "expected n ≥ 1 inputs"),
+        ({"inputs": torch.zeros(600)}, "expected \\[n, C, H, W\\]"),
+        ({"targets": torch.zeros(600)}, "whole numbers from 0"),
+        ({"targets": torch.full((600,), -1)}, "whole numbers from 0"),
+        ({"split": "colour"}, "expected one of class, label, time"),
+        ({"scenario": "none"}, "expected one of domain, task, class"),
+        ({"test_share": 1.0}, "test_share=1.0"),
+        ({"classes_per_task": 0}, "classes_per_task=0"),
+        ({"imbalance_factor": 0.0}, "imbalance_factor=0.0"),
+        ({"noise": 2.0}, "noise=2.0"),
+        ({"class_names": ["a"]}, "1 names"),
+    ],
+)
+def test_wrong_arguments_are_named(change: dict, message: str) -> None:
+    arguments = {"inputs": torch.zeros(600, 3), "targets": torch.arange(600) % 6, **change}
+    with pytest.raises(ValueError, match=message):  # ConfigError is one
+        from_tensors(arguments.pop("inputs"), arguments.pop("targets"), **arguments)
+
+
+class Countdown(IterableDataset):
+    def __iter__(self):
+        return ((Image.fromarray(np.full((6, 5, 3), i, np.uint8)), i % 4) for i in range(40))
+
+
+def test_any_dataset_becomes_a_stream(images: torch.Tensor, labels: torch.Tensor) -> None:
+    stream = from_dataset(TensorDataset(images, labels), classes_per_task=3)
+    assert stream.describe()["train"] == [240, 240]
+    held_out = from_dataset(TensorDataset(images, labels), test=TensorDataset(images[:30], labels[:30]))
+    assert held_out.describe()["test"] == [10, 10, 10]
+    pictures = from_dataset(Countdown())
+    assert pictures.input_shape == (3, 6, 5)
+    assert pictures[0].train._half.samples.images.dtype == torch.uint8
+
+
+def test_items_of_different_shapes_are_refused_by_number() -> None:
+    items = [(torch.zeros(3, 4, 4), 0), (torch.zeros(3, 5, 4), 1)]
+    with pytest.raises(DataError, match="item 1 of the dataset"):
+        from_dataset(items)
+    with pytest.raises(DataError, match="empty"):
+        from_dataset([])
+
+
+def test_a_task_without_test_samples_is_refused() -> None:
+    with pytest.raises(DataError, match="no test samples"):
+        from_tensors(torch.zeros(4, 3), torch.tensor([0, 0, 2, 3]))
