@@ -1,5 +1,6 @@
-"""Images that are copied to a device once, whoever uses them."""
+"""Images that are copied to a device once, whoever uses them, and picking pixels of all of them at once."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,3 +20,13 @@ class Images:
         if device not in self._on:
             self._on[device] = next(iter(self._on.values())).to(device)
         return self._on[device]
+
+
+def take_pixels(images: Tensor, source: np.ndarray) -> Tensor:
+    """Pixel `source[p]` of every image [..., H, W], its pixels counted row by row, at place p."""
+    flat = images.reshape(-1, len(source))
+    if images.device.type == "cpu":  # NumPy gathers single bytes about three times as fast as index_select
+        taken = torch.from_numpy(np.take(flat.numpy(), source, axis=1))
+    else:
+        taken = flat.index_select(1, torch.from_numpy(source).to(images.device))
+    return taken.view(images.shape)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from corestream.streams.images import take_pixels
+
 
 def rotate(images: Tensor, degrees: float, interpolation: str = "nearest") -> Tensor:
     """Images [..., H, W] turned counter-clockwise about their centre; what comes from outside is 0.
@@ -49,7 +51,5 @@ def _take(images: Tensor, row: np.ndarray, column: np.ndarray) -> Tensor:
     height, width = images.shape[-2:]
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     source = np.where(inside, row * width + column, 0).astype(np.int64)
-    pixels = images.reshape(-1, height * width)
-    taken = pixels.index_select(1, torch.from_numpy(source).to(images.device))
-    taken *= torch.from_numpy(inside).to(images.device, images.dtype)
-    return taken.view(images.shape)
+    taken = take_pixels(images, source)
+    return taken.mul_(torch.from_numpy(inside).to(images.device, images.dtype).view(height, width))

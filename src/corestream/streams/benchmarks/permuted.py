@@ -2,11 +2,9 @@
 
 from functools import partial
 
-import torch
-from torch import Tensor
-
 from corestream.streams.benchmarks.recipe import domain_stream
 from corestream.streams.datasets import load
+from corestream.streams.images import take_pixels
 from corestream.streams.request import Request
 from corestream.streams.samples import Scale
 from corestream.streams.seeds import generator
@@ -22,13 +20,9 @@ def permuted_mnist(request: Request) -> Stream:
     return domain_stream(
         request,
         mnist,
-        renders=[partial(_permuted, order=torch.from_numpy(order)) for order in orders],
+        renders=[partial(take_pixels, source=order) for order in orders],
         titles=[f"permutation {task + 1}" for task in range(TASKS)],
         input_shape=(1, 28, 28),
         scale=Scale(),
         batch_size=100,
     )
-
-
-def _permuted(images: Tensor, *, order: Tensor) -> Tensor:
-    return images.reshape(len(images), -1).index_select(1, order.to(images.device)).view(images.shape)
