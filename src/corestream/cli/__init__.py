@@ -6,7 +6,8 @@ from types import FrameType
 
 import typer
 
-from corestream.cli import compare, data, demo, listing, options, paper, report, run, show
+from corestream.cli import compare, data, demo, listing, paper, report, run, show
+from corestream.cli.hyperparameters import with_hyperparameters
 from corestream.errors import ConfigError, CorestreamError
 from corestream.studies.stopping import Interrupted
 
@@ -17,8 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
-app.command("run", context_settings=options.PASS_ON, epilog=options.HYPERPARAMETERS)(run.run)
-app.command("compare", context_settings=options.PASS_ON, epilog=options.HYPERPARAMETERS)(compare.compare)
+app.command("run")(with_hyperparameters(run.run))
+app.command("compare")(with_hyperparameters(compare.compare))
 app.command("paper")(paper.paper)
 app.command("report")(report.report)
 app.command("show")(show.show)

@@ -14,6 +14,7 @@ from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, check_method, make_config
 from corestream.studies.drive import CHECKPOINT_STEPS, Options
 from corestream.studies.formats import to_terminal
+from corestream.studies.names import check_name
 from corestream.studies.pool import Outcome
 from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
@@ -23,7 +24,7 @@ METHODS, SEEDS = ("finetune", "uniform", "ocs"), 3
 
 
 def compare(
-    context: typer.Context,
+    *,
     benchmark: opt.Benchmark = None,
     methods: Annotated[
         str | None, typer.Option(help=f"Names, with commas between; otherwise {','.join(METHODS)}.")
@@ -35,8 +36,6 @@ def compare(
     label_noise: opt.LabelNoise = None,
     scenario: opt.Scenario = None,
     tasks: opt.Tasks = None,
-    classes_per_task: opt.ClassesPerTask = None,
-    image_size: opt.ImageSize = None,
     model: opt.Model = None,
     data_dir: opt.DataDir = None,
     offline: opt.Offline = False,
@@ -49,6 +48,7 @@ def compare(
     record: opt.Record = None,
     log: opt.Log = None,
     as_json: opt.Json = False,
+    extra: dict[str, str],
 ) -> None:
     """Compare methods: mean ± sd over seeds. Runs that are there are reused; a failing one leaves a hole."""
     given = {name: value for name, value in locals().items() if name in ALLOWED}
@@ -56,7 +56,7 @@ def compare(
     values = opt.gather(config, {**given, **lists}, ALLOWED)
     if "benchmark" not in values:
         raise ConfigError("no benchmark is given; `corestream list benchmarks` shows them")
-    configs = _configurations(context, values, opt.hyperparameters(context.args))
+    configs = _configurations(values, extra)
     runs = RunSet([config for group in configs.values() for config in group], out)
     how = Options(data_dir, offline, checkpoint_every, opt.split_names(log) or ())
     with RunDisplay(len(runs.missing())) as display:
@@ -71,29 +71,22 @@ def compare(
         raise typer.Exit(1)
 
 
-def _configurations(
-    context: typer.Context, values: dict[str, Any], extra: dict[str, str]
-) -> dict[str, list[RunConfig]]:
+def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, list[RunConfig]]:
     """A hyperparameter goes to every method that has it, `[settings.METHOD]` of a file to that one alone."""
     choices = dict(values)
     names = [check_method(name) for name in choices.pop("methods", METHODS)]
-    seeds = choices.pop("seeds", SEEDS)
-    shared = {name: value for name, value in choices.pop("settings").items() if not isinstance(value, dict)}
-    own = {name: value for name, value in values["settings"].items() if isinstance(value, dict)}
-    for name in own:
-        check_method(name)
+    seeds, tables = choices.pop("seeds", SEEDS), choices.pop("settings")
+    own = {check_method(name): table for name, table in tables.items() if isinstance(table, dict)}
+    shared = {name: value for name, value in tables.items() if name not in own} | extra
     plain = {name: make_config(choices["benchmark"], name) for name in names}
     fields = {name: {*config.settings, *config.options} for name, config in plain.items()}
-    opt.check_options([*extra, *shared], set().union(*fields.values()), context)
+    for name in shared:
+        check_name("option for these methods", name, sorted(set().union(*fields.values())))
     configs = {}
     for name in names:
-        settings = {
-            **{key: value for key, value in shared.items() if key in fields[name]},
-            **own.get(name, {}),
-        }
-        asked = {key: value for key, value in extra.items() if key in fields[name]}
-        one = {**choices, "method": name, "settings": settings}
-        configs[name] = [configure(context, {**one, "seed": seed}, asked) for seed in range(seeds)]
+        asked = {key: value for key, value in shared.items() if key in fields[name]}
+        one = {**choices, "method": name, "settings": own.get(name, {})}
+        configs[name] = [configure({**one, "seed": seed}, asked) for seed in range(seeds)]
     return configs
 
 

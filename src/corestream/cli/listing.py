@@ -84,8 +84,8 @@ def _show(kind: str, lines: dict[str, str], as_json: bool) -> None:
         typer.echo(json.dumps([{kind: name, "description": line} for name, line in lines.items()]))
         return
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(style="bold", overflow="fold")
+    table.add_column(min_width=30)
     for name, line in lines.items():
         table.add_row(name, line)
     Console().print(table)

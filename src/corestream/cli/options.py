@@ -1,24 +1,17 @@
 """The options that the commands share, and the TOML file that may hold them all."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from corestream.errors import ConfigError
-from corestream.streams.benchmarks.registry import Number
-from corestream.studies.config import canonical_benchmark, description
 from corestream.studies.names import check_name
 from corestream.studies.values import convert
 
 STREAM, MAKING, OUTPUT = "The stream", "How it is made", "What is written"
-HYPERPARAMETERS = (
-    "Every hyperparameter and every choice of the benchmark is an option too, such as --tau 10 or --lr 0.01: "
-    "`corestream list settings METHOD --benchmark NAME` shows them."
-)
-PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # hyperparameters are looked up later
 
 Benchmark = Annotated[
     str | None,
@@ -40,12 +33,6 @@ Scenario = Annotated[
     str | None, typer.Option(help="task or class, for the split benchmarks.", rich_help_panel=STREAM)
 ]
 Tasks = Annotated[int | None, typer.Option(help="Only the first N tasks.", rich_help_panel=STREAM)]
-ClassesPerTask = Annotated[
-    int | None, typer.Option(help="folder:PATH: classes in each task.", rich_help_panel=STREAM)
-]
-ImageSize = Annotated[
-    int | None, typer.Option(help="folder:PATH: pictures become N × N.", rich_help_panel=STREAM)
-]
 Model = Annotated[
     str | None, typer.Option(help="mlp or resnet18; otherwise the benchmark's own.", rich_help_panel=STREAM)
 ]
@@ -82,7 +69,6 @@ Log = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.", rich_help_panel=OUTPUT)]
 
-BENCHMARK_OPTIONS = ("classes_per_task", "image_size")  # those with an option of their own
 FIELDS: dict[str, Any] = {
     "benchmark": str,
     "method": str,
@@ -94,8 +80,6 @@ FIELDS: dict[str, Any] = {
     "label_noise": float,
     "scenario": str,
     "tasks": int,
-    "classes_per_task": int,
-    "image_size": int,
     "model": str,
     "protocol": str,
     "device": str,
@@ -105,16 +89,18 @@ FIELDS: dict[str, Any] = {
 
 
 def gather(path: Path | None, given: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
-    """The file's values, replaced by those of the command line; `settings` holds its hyperparameters."""
-    names = [*allowed, "settings"]
-    values = {} if path is None else read_toml(path)
+    """The file's values, replaced by those of the command line.
+
+    Its tables `settings` and `options` hold hyperparameters and the benchmark's choices.
+    """
+    names = [*allowed, "settings", "options"]
+    read = {} if path is None else read_toml(path)
+    values = {name.replace("-", "_"): value for name, value in read.items()}
     for name in values:
         check_name(f"option in {path}", name, names)
-    settings = convert("settings", values.pop("settings", {}), dict)
+    tables = {name: convert(name, values.pop(name, {}), dict) for name in ("settings", "options")}
     values |= {name: value for name, value in given.items() if value is not None}
-    return {name: convert(name, value, FIELDS[name]) for name, value in values.items()} | {
-        "settings": settings
-    }
+    return {name: convert(name, value, FIELDS[name]) for name, value in values.items()} | tables
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -124,41 +110,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"there is no file {path}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
-
-
-def hyperparameters(arguments: Sequence[str]) -> dict[str, str]:
-    """`--tau 10 --weights=1,0,1 --adapt` as names and texts; an option without a value is switched on."""
-    found: dict[str, str] = {}
-    left = list(arguments)
-    while left:
-        option, equals, value = left.pop(0).partition("=")
-        if not option.startswith("--"):
-            raise ConfigError(f"unexpected argument {option!r}; options begin with --")
-        if not equals:
-            value = left.pop(0) if left and not left[0].startswith("--") else "true"
-        found[option.removeprefix("--").replace("-", "_")] = value
-    return found
-
-
-def check_options(given: Iterable[str], known: Iterable[str], context: typer.Context) -> None:
-    """A wrong option is answered with the nearest one, be it the command's own or a hyperparameter."""
-    fields = {name.replace("_", "-") for name in known}
-    own = {name.removeprefix("--") for option in context.command.params for name in option.opts}
-    for name in given:
-        if (option := name.replace("_", "-")) not in fields:
-            check_name(f"option of `corestream {context.info_name}`", option, sorted(own | fields))
-
-
-def benchmark_options(benchmark: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given values as the benchmark's types; one that it does not have is left for it to refuse."""
-    kinds = description(canonical_benchmark(benchmark)).options
-    return {name: convert(name, value, _kind(kinds.get(name))) for name, value in given.items()}
-
-
-def _kind(option: Any) -> Any:
-    if not isinstance(option, Number):
-        return int | float | str
-    return int if option.whole else float
 
 
 def split_names(text: str | None) -> tuple[str, ...] | None:

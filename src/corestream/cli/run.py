@@ -1,6 +1,7 @@
 """`corestream run`: one run, made, continued or found."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,9 +9,10 @@ import typer
 from rich.console import Console
 
 from corestream.cli import options as opt
+from corestream.cli.hyperparameters import split
 from corestream.cli.progress import RunDisplay, title
 from corestream.errors import ConfigError
-from corestream.studies.config import RunConfig, make_config
+from corestream.studies.config import RunConfig, canonical_benchmark, make_config
 from corestream.studies.drive import CHECKPOINT_STEPS, Options
 from corestream.studies.environment import resolve_device
 from corestream.studies.execute import execute
@@ -19,7 +21,7 @@ ALLOWED = tuple(name for name in opt.FIELDS if name not in ("methods", "seeds"))
 
 
 def run(
-    context: typer.Context,
+    *,
     benchmark: opt.Benchmark = None,
     method: Annotated[str | None, typer.Option(help="A name from `corestream list methods`.")] = None,
     seed: Annotated[int | None, typer.Option(help="Decides the stream and every draw; otherwise 0.")] = None,
@@ -29,8 +31,6 @@ def run(
     label_noise: opt.LabelNoise = None,
     scenario: opt.Scenario = None,
     tasks: opt.Tasks = None,
-    classes_per_task: opt.ClassesPerTask = None,
-    image_size: opt.ImageSize = None,
     model: opt.Model = None,
     data_dir: opt.DataDir = None,
     offline: opt.Offline = False,
@@ -46,6 +46,7 @@ def run(
     record: opt.Record = None,
     log: opt.Log = None,
     as_json: opt.Json = False,
+    extra: dict[str, str],
 ) -> None:
     """Train one method on one stream. Started again, it goes on where it was, or says what it found."""
     given = {name: value for name, value in locals().items() if name in ALLOWED}
@@ -53,7 +54,7 @@ def run(
     for name in ("benchmark", "method"):
         if name not in values:
             raise ConfigError(f"no {name} is given; `corestream list {name}s` shows them")
-    chosen = configure(context, values, opt.hyperparameters(context.args))
+    chosen = configure(values, extra)
     how = Options(data_dir, offline, checkpoint_every, opt.split_names(log) or (), threads)
     with RunDisplay() as display:
         result = execute(chosen, out, how, report=lambda progress: display.progressed(chosen, progress))
@@ -62,21 +63,18 @@ def run(
         raise typer.Exit(1)
 
 
-def configure(context: typer.Context, values: dict[str, Any], extra: dict[str, str]) -> RunConfig:
+def configure(values: dict[str, Any], extra: Mapping[str, str]) -> RunConfig:
     """The configuration that the file and the command line ask for."""
     choices = dict(values)
-    benchmark, method = choices.pop("benchmark"), choices.pop("method")
-    settings = choices.pop("settings")
+    benchmark, method = canonical_benchmark(choices.pop("benchmark")), choices.pop("method")
+    choices["device"] = resolve_device(choices.get("device", "auto"))
+    settings, options = choices.pop("settings"), choices.pop("options")
     if "model" in choices:
         settings = {**settings, "network": choices.pop("model")}
-    choices["device"] = resolve_device(choices.get("device", "auto"))
-    typed = {name: choices.pop(name) for name in opt.BENCHMARK_OPTIONS if name in choices}
     plain = make_config(benchmark, method, **choices)
-    opt.check_options(extra, [*plain.settings, *plain.options], context)
-    hyper = {name: value for name, value in extra.items() if name in plain.settings}
-    own = {name: value for name, value in extra.items() if name not in plain.settings}
-    choices["options"] = opt.benchmark_options(benchmark, {**own, **typed})
-    return make_config(benchmark, method, overrides={**settings, **hyper}, **choices)
+    hyper, own = split(benchmark, plain.settings, extra)
+    overrides = {**settings, **hyper}
+    return make_config(benchmark, method, overrides=overrides, options={**options, **own}, **choices)
 
 
 def _print(config: RunConfig, folder: Path, result: dict[str, Any], as_json: bool) -> None:

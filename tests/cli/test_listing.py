@@ -1,0 +1,42 @@
+import json
+
+from corestream import learners, streams
+
+
+def test_every_method_has_a_line(cli):
+    answer = cli("list", "methods")
+    assert answer.status == 0
+    assert all(name in answer.out for name in learners.names())
+    found = {
+        entry["method"]: entry["description"] for entry in json.loads(cli("list", "methods", "--json").out)
+    }
+    assert list(found) == learners.names()
+    assert all(found.values())
+
+
+def test_every_benchmark_has_a_line(cli):
+    found = json.loads(cli("list", "benchmarks", "--json").out)
+    assert [entry["benchmark"] for entry in found][: len(streams.names())] == streams.names()
+
+
+def test_settings_are_shown_as_the_options_they_are(cli):
+    answer = cli("list", "settings", "ocs", "--benchmark", "rotated-mnist")
+    assert "--tau" in answer.out
+    assert "1000" in answer.out
+    values = json.loads(cli("list", "settings", "ocs", "--benchmark", "rotated-mnist", "--json").out)
+    assert values["lr"] == 0.005
+
+
+def test_runs_are_listed_with_what_they_found(cli, tmp_path):
+    assert json.loads(cli("list", "runs", "--out", tmp_path, "--json").out) == []
+    cli("run", "rotated-digits", "--method", "finetune", "--tasks", "1", "--sweeps", "1", "--out", tmp_path)
+    (found,) = json.loads(cli("list", "runs", "--out", tmp_path, "--json").out)
+    assert found["status"] == "done"
+    assert found["config"]["method"] == "finetune"
+    assert "finetune on rotated-digits seed 0" in cli("list", "runs", "--out", tmp_path).out
+
+
+def test_a_wrong_method_is_answered_with_the_nearest(cli):
+    answer = cli("list", "settings", "unifrom")
+    assert answer.status == 2
+    assert "did you mean 'uniform'" in answer.err

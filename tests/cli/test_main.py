@@ -1,0 +1,55 @@
+import signal
+import sys
+
+import pytest
+
+import corestream.cli
+from corestream.errors import ConfigError, DataError, NonFiniteError, RunError
+from corestream.studies.stopping import Interrupted
+
+
+def test_help_names_every_command(cli):
+    answer = cli("--help")
+    assert answer.status == 0
+    for command in ("demo", "run", "compare", "paper", "report", "data", "list", "show"):
+        assert f" {command} " in answer.out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("runn", "run"), ("comprae", "compare"), ("reprot", "report"), ("lst", "list")]
+)
+def test_a_wrong_command_is_answered_with_the_nearest(cli, wrong, right):
+    answer = cli(wrong)
+    assert answer.status == 2
+    assert f"'{right}'" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (DataError("a file is missing"), 1),
+        (RunError("torn"), 1),
+        (NonFiniteError("diverged"), 1),
+        (ConfigError("no such option"), 2),
+        (Interrupted(signal.SIGTERM, "the same command continues"), 143),
+        (Interrupted(signal.SIGINT, "the same command continues"), 130),
+    ],
+)
+def test_our_errors_are_told_without_a_traceback_and_with_their_status(cli, monkeypatch, error, status):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(corestream.cli, "app", fail)
+    answer = cli()
+    assert answer.status == status
+    assert answer.err == f"corestream: {error}\n"
+
+
+def test_an_error_of_the_program_itself_keeps_its_traceback(monkeypatch):
+    def fail():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(corestream.cli, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["corestream"])
+    with pytest.raises(ZeroDivisionError):
+        corestream.cli.main()
