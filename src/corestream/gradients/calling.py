@@ -23,14 +23,15 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
             f"the default loss takes integer targets of shape [N], got {targets.dtype} of shape {list(targets.shape)}: give a loss_fn"
         )
     classes = outputs.shape[1]
-    outside = (targets < 0) | (targets >= classes)
     if not targets.is_cuda:
-        if outside.any():
-            n = int(outside.nonzero()[0])
+        try:  # no target is ignored, so that -100 is out of range like any other
+            return F.cross_entropy(outputs, targets.long(), reduction="none", ignore_index=-(2**62))
+        except IndexError:
+            n = int(((targets < 0) | (targets >= classes)).nonzero()[0])
             raise ValueError(
                 f"targets[{n}] is {int(targets[n])}, and the model's outputs allow 0 to {classes - 1}"
-            )
-        return F.cross_entropy(outputs, targets.long(), reduction="none")
+            ) from None
+    outside = (targets < 0) | (targets >= classes)
     losses = F.cross_entropy(outputs, targets.long().clamp(0, classes - 1), reduction="none")
     return torch.where(outside, torch.nan, losses)
 
@@ -124,15 +125,15 @@ def _parameters_of(model: nn.Module, part: str | nn.Module) -> list[Tensor]:
     raise ValueError(f"parameters: the model has no parameter or module named {part!r}")
 
 
-def check_batch(model: nn.Module, batch: Any, argument: str = "batch") -> tuple[Inputs, Any, int]:
+def check_batch(device: torch.device, batch: Any, argument: str = "batch") -> tuple[Inputs, Any, int]:
     """(inputs, targets) and how many samples they hold, or an error that names what is wrong."""
     if not isinstance(batch, Sequence) or len(batch) != 2:
         raise TypeError(f"{argument} must be a pair (inputs, targets), got {type(batch).__name__}")
     inputs, targets = batch
-    tensors = leaves(inputs)
+    tensors = leaves(inputs) if isinstance(inputs, Tensor | Sequence | Mapping) else []
     if not tensors or not all(isinstance(x, Tensor) for x in tensors):
         raise TypeError(f"{argument}: inputs must be a tensor, or a tuple or dict of tensors")
-    counts = {len(x) if x.dim() else 0 for x in tensors}
+    counts = {x.shape[0] if x.dim() else 0 for x in tensors}
     count = counts.pop()
     if counts:
         raise ValueError(
@@ -140,15 +141,18 @@ def check_batch(model: nn.Module, batch: Any, argument: str = "batch") -> tuple[
         )
     if count == 0:
         raise ValueError(f"{argument} is empty: at least one sample is needed")
-    if isinstance(targets, Tensor) and (targets.dim() == 0 or len(targets) != count):
-        raise ValueError(
-            f"{argument}: {count} inputs but targets of shape {list(targets.shape)}: one target a sample is needed"
-        )
-    home = next(model.parameters()).device
-    for what, tensor in [*(("inputs", x) for x in tensors), ("targets", targets)]:
-        if isinstance(tensor, Tensor) and tensor.device != home:
+    if isinstance(targets, Tensor):
+        if targets.dim() == 0 or targets.shape[0] != count:
+            shape = list(targets.shape)
             raise ValueError(
-                f"{argument}: {what} are on {tensor.device} and the model is on {home}: move one of them"
+                f"{argument}: {count} inputs but targets of shape {shape}: one target a sample is needed"
+            )
+        tensors = [*tensors, targets]
+    for tensor in tensors:
+        if tensor.device != device:
+            what = "targets" if tensor is targets else "inputs"
+            raise ValueError(
+                f"{argument}: {what} are on {tensor.device} and the model is on {device}: move one of them"
             )
     return inputs, targets, count
 

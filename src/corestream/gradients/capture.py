@@ -43,8 +43,8 @@ def per_sample_gradients(
     state is changed. BatchNorm layers that would use their batch's statistics get them as constants.
     """
     model = unwrap(model)
-    inputs, targets, count = check_batch(model, batch)
     wanted = trainable(model, parameters)
+    inputs, targets, count = check_batch(next(iter(wanted.values())).device, batch)
     with unchanged_buffers(model):
         return capture(model, loss_fn, inputs, targets, count, wanted, max_bytes)
 

@@ -28,6 +28,7 @@ class PerSampleGradients:
         self.losses, self.outputs = losses, outputs
         self._blocks, self._parameters, self._max_bytes = list(blocks), parameters, max_bytes
         self._norms: Tensor | None = None
+        self._finite: Tensor | None = None
 
     @property
     def unused(self) -> frozenset[str]:
@@ -35,13 +36,14 @@ class PerSampleGradients:
         return frozenset(self._parameters).difference(*(block.shapes for block in self._blocks))
 
     def __len__(self) -> int:
-        return len(self.losses)
+        return self.losses.shape[0]
 
     def __getitem__(self, index: Index) -> "PerSampleGradients":
         """The gradients of some of the samples: a slice, or a tensor of indices."""
         blocks = [block.select(index) for block in self._blocks]
         part = PerSampleGradients(self.losses[index], None, blocks, self._parameters, self._max_bytes)
         part._norms = None if self._norms is None else self._norms[index]
+        part._finite = None if self._finite is None else self._finite[index]
         return part
 
     def only(self, names: Sequence[str]) -> "PerSampleGradients":
@@ -54,7 +56,9 @@ class PerSampleGradients:
     @property
     def finite(self) -> Tensor:
         """[N] bool: whether the sample's loss and gradient are finite."""
-        return torch.isfinite(self.losses) & torch.isfinite(self._square_norms())
+        if self._finite is None:
+            self._finite = torch.isfinite(self.losses + self._square_norms())
+        return self._finite
 
     def norms(self) -> Tensor:
         """‖g_n‖, shape [N]."""
@@ -84,17 +88,13 @@ class PerSampleGradients:
         """Σ_n w_n g_n∘g_n, w_n = 1 when none are given: the Fisher diagonal, up to its scale."""
         return self._reduce("squares", torch.ones_like(self._square_norms()) if weights is None else weights)
 
-    def gram_cost(self, other: "PerSampleGradients | None" = None) -> int:
-        """Multiplications that `gram` takes, about."""
-        if other is None:
-            return sum(block.gram_cost(block) for block in self._blocks)
-        return sum(
-            mine.gram_cost(theirs) for mine, theirs in pairs(self._blocks, other._blocks, self._max_bytes)
-        )
+    def gram_cost(self, n: int, m: int) -> int:
+        """Multiplications that `gram` takes between n and m samples like these, about."""
+        return sum(block.gram_cost(n, m) for block in self._blocks)
 
-    def pass_cost(self) -> int:
-        """Multiplications that one `dot` or `combine` takes, about."""
-        return sum(block.pass_cost() for block in self._blocks)
+    def pass_cost(self, n: int) -> int:
+        """Multiplications that one `dot` or `combine` takes over n samples like these, about."""
+        return sum(block.pass_cost(n) for block in self._blocks)
 
     def _reduce(self, verb: str, weights: Tensor) -> dict[str, Tensor]:
         if weights.shape != self.losses.shape:

@@ -30,6 +30,8 @@ class Call:
     )
 
     def without(self, names: frozenset[str]) -> "Call":
+        if not names:
+            return self
         return replace(self, names={own: name for own, name in self.names.items() if name not in names})
 
     def widened(self, gradient: Tensor) -> Tensor:
@@ -76,13 +78,17 @@ class Recorder:
         if rule is None or not names:
             return
 
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        before = module.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            output = before(*args, **kwargs)
             inputs = args[0] if args else kwargs.get("input")
             if isinstance(output, Tensor) and output.requires_grad and isinstance(inputs, Tensor):
                 self._record(label, rule, module, names, inputs, output)
+            return output
 
-        # first in line: another hook may replace the output
-        self._undo.append(module.register_forward_hook(hook, with_kwargs=True, prepend=True).remove)
+        # not a hook: another one may replace the output, and a layer without hooks is called faster
+        self._replace_forward(module, forward)
 
     def _record(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,

@@ -73,7 +73,7 @@ class Learner:
     def observe(self, x: Any, y: Tensor, task: Tensor | None = None, *, ids: Tensor | None = None) -> Step:
         """Learn from a batch. `task` goes to the model as its second argument; `ids` travel with samples that are kept."""
         inputs = x if task is None else (x, task)
-        check_batch(self.model, (inputs, y))
+        check_batch(self.device, (inputs, y))
         return self._learn(inputs, y, ids)
 
     def start_sweep(self) -> None:
@@ -153,7 +153,8 @@ class Learner:
         for name, parameter in self.parameters.items():
             parameter.grad = gradients.get(name)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self.parameters.values():
+            parameter.grad = None
 
     def _descend(self, loss: Tensor) -> None:
         """One ordinary step down a loss."""

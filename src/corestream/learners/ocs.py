@@ -179,9 +179,10 @@ class OCS(Learner):
     def _pick(self, criteria: Criteria, inputs: Inputs, grads: PerSampleGradients) -> tuple[Scores, Tensor]:
         """The k best samples, or k at random while the task is new."""
         scores = weigh(criteria, self.tau, self.weights)
-        if not scores.total.is_cuda:
+        if scores.total.is_cuda:
+            self._spoil(~criteria.finite.any())
+        else:
             require_finite(scores.total, inputs, grads)
-        self._spoil(~criteria.finite.any())
         chance = torch.rand(
             len(scores.total), generator=self.generator, device=self.device, dtype=scores.total.dtype
         )
@@ -196,12 +197,11 @@ class OCS(Learner):
 
     def _remember(self, inputs: Inputs, targets: Tensor, ids: Tensor | None, step: Step) -> None:
         assert step.picked is not None
-        rows = step.picked.clamp_min(0)
-        chosen = Samples.of(inputs, targets, self.task, ids)[rows]
+        samples = Samples.of(inputs, targets, self.task, ids)
         if self.task_free:
-            self._join_memory(chosen[step.picked >= 0])
+            self._join_memory(samples[step.picked[step.picked >= 0]])
         else:
-            self.candidates.add(chosen, step.picked >= 0, self.generator)
+            self.candidates.add(samples, step.picked, self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         """Fill the memory from the candidates, J/t a task, and shrink the older tasks to the best S + V of what they hold."""

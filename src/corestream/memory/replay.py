@@ -52,7 +52,7 @@ class ReplayMemory:
     def samples(self) -> Samples:
         """All that is kept."""
         if self._reservoir is not None and len(self):
-            return self._reservoir.slots[self._reservoir.keys.topk(len(self)).indices]
+            return self._reservoir.slots[: len(self)]
         if self._kept is None:
             raise LookupError("the memory is empty")
         return self._kept
@@ -86,10 +86,6 @@ class ReplayMemory:
         """`count` samples drawn uniformly without replacement, all of them where fewer are kept."""
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}")
-        if self._reservoir is not None and len(self):
-            filled = self._reservoir.keys >= 0
-            keys = torch.rand(self.capacity, generator=generator, device=filled.device)
-            return self._reservoir.slots[torch.where(filled, keys, -1).topk(min(count, len(self))).indices]
         return self.samples[self.draw(count, generator)]
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
@@ -103,7 +99,7 @@ class ReplayMemory:
             raise ValueError(
                 f"add is for policy='reservoir', and this memory has policy={self.policy!r}: use store"
             )
-        self._reservoir.add(samples, torch.ones_like(samples.tasks, dtype=torch.bool), generator)
+        self._reservoir.add(samples, torch.arange(len(samples), device=samples.targets.device), generator)
         self._passed += len(samples)
 
     def store(

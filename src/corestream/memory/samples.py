@@ -23,13 +23,13 @@ class Samples:
     def of(
         cls, inputs: Inputs, targets: Tensor, task: int | Tensor = 0, ids: Tensor | None = None
     ) -> "Samples":
-        shape, device = (len(targets),), targets.device
+        shape, device = targets.shape[:1], targets.device
         tasks = task.to(device) if isinstance(task, Tensor) else torch.full(shape, task, device=device)
         known = torch.full(shape, -1, device=device) if ids is None else ids.to(device)
         return cls(inputs, targets, tasks, known)
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return self.targets.shape[0]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Samples":
         return Samples(

@@ -28,16 +28,51 @@ def gradient_criteria(
     grads: PerSampleGradients, reference: PerSampleGradients | None = None, route: str = "auto"
 ) -> Criteria:
     """S, V and A of the samples; A is zero without a reference. Both routes are exact; "auto" takes the cheaper one for each."""
-    if route not in ROUTES:
-        raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {route!r}")
-    by_gram = route == "gram" or (route == "auto" and grads.gram_cost() <= 5 * grads.pass_cost())
-    similarity, diversity = _from_gram(grads.gram(), grads.finite) if by_gram else _from_passes(grads)
+    route = _checked(route)
+    by_gram = route == "gram" or (route == "auto" and _gram_is_cheaper(grads))
+    if by_gram:
+        table = grads.gram()
+        inverse = _inverse(table.diagonal().clamp_min(0).sqrt())
+        similarity, diversity = _from_gram(table, inverse, grads.finite)
+    else:
+        similarity, diversity = _from_passes(grads)
     affinity = torch.zeros_like(similarity) if reference is None else _affinity(grads, reference, route)
     return Criteria(similarity, diversity, affinity, grads.finite)
 
 
-def _from_gram(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
-    inverse = _inverse(gram.diagonal().clamp_min(0).sqrt())
+def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") -> Criteria:
+    """The same where one pass went over the samples, the first `count`, and the reference behind them."""
+    others = len(both) - count
+    if not others:
+        return gradient_criteria(both, None, route)
+    apart = min(both.gram_cost(count, count), 5 * both.pass_cost(count)) + min(
+        both.pass_cost(len(both)), both.gram_cost(len(both), others)
+    )
+    if _checked(route) == "linear" or (
+        route == "auto" and both.gram_cost(len(both), len(both)) > 1.2 * apart
+    ):
+        both.norms()  # once for all
+        return gradient_criteria(both[:count], both[count:], route)
+    table, finite = both.gram(), both.finite[:count]  # one table, cut in three
+    inverse = _inverse(table.diagonal()[:count].clamp_min(0).sqrt())
+    similarity, diversity = _from_gram(table[:count, :count], inverse, finite)
+    squared = table[count:, count:].sum()
+    affinity = table[:count, count:].sum(1) * inverse * _inverse(squared.clamp_min(0).sqrt())
+    return Criteria(similarity, diversity, affinity, finite)
+
+
+def _checked(route: str) -> str:
+    if route not in ROUTES:
+        raise ValueError(f"route must be one of {', '.join(ROUTES)}, got {route!r}")
+    return route
+
+
+def _gram_is_cheaper(grads: PerSampleGradients) -> bool:
+    """One Gram matrix against norms, two weighted sums and two products."""
+    return grads.gram_cost(len(grads), len(grads)) <= 5 * grads.pass_cost(len(grads))
+
+
+def _from_gram(gram: Tensor, inverse: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
     similarity = rows * inverse * _inverse(rows.sum().clamp_min(0).sqrt())
     cosines = (gram @ inverse) * inverse  # Σ_p cos(g_n, g_p), itself included
@@ -61,8 +96,9 @@ def _diversity(cosines: Tensor, inverse: Tensor, finite: Tensor) -> Tensor:
 
 def _affinity(grads: PerSampleGradients, reference: PerSampleGradients, route: str) -> Tensor:
     inverse = _inverse(grads.norms())
-    linear = reference.pass_cost() + grads.pass_cost()
-    if route == "linear" or (route == "auto" and linear < grads.gram_cost(reference) + reference.gram_cost()):
+    n, m = len(grads), len(reference)
+    linear = grads.pass_cost(n + m)
+    if route == "linear" or (route == "auto" and linear < grads.gram_cost(n + m, m)):
         mean = reference.combine(torch.ones_like(reference.losses))
         return grads.dot(mean) * inverse * _inverse(_norm(mean))
     squared = reference.gram().sum()
@@ -73,11 +109,12 @@ def vector_criteria(vectors: Tensor, reference: Tensor | None = None) -> Criteri
     """The same criteria on the rows of a matrix: raw inputs or features in place of gradients."""
     finite = torch.isfinite(vectors).all(1)
     vectors = torch.where(finite[:, None], vectors, 0)
-    similarity, diversity = _from_gram(vectors @ vectors.T, finite)
+    inverse = _inverse(vectors.norm(dim=1))
+    similarity, diversity = _from_gram(vectors @ vectors.T, inverse, finite)
     affinity = torch.zeros_like(similarity)
     if reference is not None:
         mean = torch.where(torch.isfinite(reference).all(1, keepdim=True), reference, 0).sum(0)
-        affinity = vectors @ mean * _inverse(vectors.norm(dim=1)) * _inverse(mean.norm())
+        affinity = vectors @ mean * inverse * _inverse(mean.norm())
     return Criteria(similarity, diversity, affinity, finite)
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ..errors import NonFiniteError
 from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradients
-from ..gradients.calling import LossFn, Parameters, check_batch, join_inputs, leaves, unwrap
+from ..gradients.calling import LossFn, Parameters, check_batch, join_inputs, leaves, trainable, unwrap
 from ..gradients.capture import DEFAULT_MAX_BYTES
-from .criteria import Criteria, gradient_criteria
+from .criteria import Criteria, gradient_criteria, joint_criteria
 
 MODES = (None, "train", "eval")
 
@@ -42,8 +42,7 @@ def weigh(criteria: Criteria, tau: float, weights: tuple[float, float, float] = 
     """α S + β V + γ τ A (Eq. 8)."""
     similarity, diversity, affinity, finite = criteria
     total = weights[0] * similarity + weights[1] * diversity + weights[2] * tau * affinity
-    low = torch.full_like(total, -torch.inf)
-    return Scores(similarity, diversity, affinity, torch.where(finite, total, low))
+    return Scores(similarity, diversity, affinity, torch.where(finite, total, -torch.inf))
 
 
 def score(
@@ -65,21 +64,20 @@ def score(
     its own when None. `route` forces one of the two exact ways to S, V and A: "gram", or "linear" in the number of samples.
     """
     model = unwrap(model)
+    options: dict[str, Any] = {"parameters": parameters, "max_bytes": max_bytes}
     with in_mode(model, mode):
         if reference is None or is_batch_coupled(model):
-            grads = per_sample_gradients(model, loss_fn, batch, parameters=parameters, max_bytes=max_bytes)
-            others = None
-            if reference is not None:
-                others = per_sample_gradients(
-                    model, loss_fn, reference, parameters=parameters, max_bytes=max_bytes
-                )
+            grads = per_sample_gradients(model, loss_fn, batch, **options)
+            others = None if reference is None else per_sample_gradients(model, loss_fn, reference, **options)
+            criteria = gradient_criteria(grads, others, route)
         else:
-            count = check_batch(model, batch)[2]
-            check_batch(model, reference, "reference")
+            home = next(iter(trainable(model).values())).device
+            count = check_batch(home, batch)[2]
+            check_batch(home, reference, "reference")
             joined = (join_inputs([batch[0], reference[0]]), join_inputs([batch[1], reference[1]]))
-            both = per_sample_gradients(model, loss_fn, joined, parameters=parameters, max_bytes=max_bytes)
-            grads, others = both[:count], both[count:]
-    scores = weigh(gradient_criteria(grads, others, route), tau, weights)
+            grads = per_sample_gradients(model, loss_fn, joined, **options)
+            criteria = joint_criteria(grads, count, route)
+    scores = weigh(criteria, tau, weights)
     if not scores.total.is_cuda:
         require_finite(scores.total, batch[0], grads)
     return scores

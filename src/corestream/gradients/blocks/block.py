@@ -25,12 +25,12 @@ class Block(ABC):
         """⟨g_n, h_m⟩ with a block of the same parameters, shape [N, M]."""
 
     @abstractmethod
-    def gram_cost(self, other: "Block") -> int:
-        """Multiplications that `gram` takes, about."""
+    def gram_cost(self, n: int, m: int) -> int:
+        """Multiplications that `gram` takes between n and m samples like these, about."""
 
     @abstractmethod
-    def pass_cost(self) -> int:
-        """Multiplications that one `dot` or `combine` takes, about."""
+    def pass_cost(self, n: int) -> int:
+        """Multiplications that one `dot` or `combine` takes over n samples like these, about."""
 
     @abstractmethod
     def dot(self, direction: dict[str, Tensor]) -> Tensor:

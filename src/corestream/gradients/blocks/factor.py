@@ -19,7 +19,7 @@ class Factor:
         self.groups, self.positions, self.width = (source if make is None else make(source[:1])).shape[1:]
 
     def __len__(self) -> int:
-        return len(self.source)
+        return self.source.shape[0]
 
     def __getitem__(self, index: Index) -> Tensor:
         part = self.source[index]

@@ -25,27 +25,23 @@ class Lookup(Block):
             parts.append((self.left[part] @ self.left[part].mT * same).sum((1, 2)))
         return torch.cat(parts)
 
-    def _gram_costs(self, other: "Lookup") -> tuple[int, int]:
+    def _gram_costs(self, n: int, m: int, theirs: int) -> tuple[int, int]:
         """By tables of inner products, and by rows."""
-        n, m, positions = len(self), len(other), self.index.shape[1]
-        made = n if other is self else n + m
-        by_tables = n * m * positions * other.index.shape[1]
-        by_rows = made * positions + (n * m + made) * self.entries
-        width = self.left.shape[-1]
-        return by_tables * width, by_rows * width
+        width, positions = self.left.shape[-1], self.index.shape[1]
+        by_rows = n * positions + m * theirs + (n * m + n + m) * self.entries
+        return n * m * positions * theirs * width, by_rows * width
 
-    def gram_cost(self, other: Block) -> int:
-        assert isinstance(other, Lookup)
-        return min(self._gram_costs(other))
+    def gram_cost(self, n: int, m: int) -> int:
+        return min(self._gram_costs(n, m, self.index.shape[1]))
 
-    def pass_cost(self) -> int:
-        return self.left.numel()
+    def pass_cost(self, n: int) -> int:
+        return n * self.index.shape[1] * self.left.shape[-1]
 
     def gram(self, other: Block) -> Tensor:
         assert isinstance(other, Lookup)
         n, m, positions, theirs = len(self), len(other), self.index.shape[1], other.index.shape[1]
         made = n if other is self else n + m
-        by_tables, by_rows = self._gram_costs(other)
+        by_tables, by_rows = self._gram_costs(n, m, theirs)
         if by_rows < by_tables and made * self._row_bytes <= self.max_bytes:
             mine = self.rows(slice(0, n))[self.name].flatten(1)
             return mine @ (mine if other is self else other.rows(slice(0, m))[self.name].flatten(1)).T

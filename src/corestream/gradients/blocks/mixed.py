@@ -38,11 +38,11 @@ class Mixed(Block):
             strips.append(torch.cat([mine @ other._flat(their).T for their in theirs], dim=1))
         return torch.cat(strips)
 
-    def gram_cost(self, other: Block) -> int:
-        return len(self) * len(other) * math.prod(self.shapes[self.name])
+    def gram_cost(self, n: int, m: int) -> int:
+        return n * m * math.prod(self.shapes[self.name])
 
-    def pass_cost(self) -> int:
-        return sum(part.pass_cost() for part in self.parts)
+    def pass_cost(self, n: int) -> int:
+        return sum(part.pass_cost(n) for part in self.parts)
 
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
         return torch.stack([part.dot(direction) for part in self.parts]).sum(0)

@@ -50,7 +50,8 @@ class Outer(Block):
     def square_norms(self) -> Tensor:
         if self._is_flat:
             left, right = self._flat()
-            return left.square().sum(1).mul_(self._with_bias(right.square().sum(1)))
+            norms = torch.linalg.vector_norm(left, dim=1), torch.linalg.vector_norm(right, dim=1)
+            return norms[0].square_().mul_(self._with_bias(norms[1].square_()))
         if self.left.positions * (self.left.width + self.right.width) < self.left.width * self.right.width:
             return self._norms_by_tables()
         total = self._bias_rows().square().sum(1) if self.bias is not None else self._zeros(len(self))
@@ -77,35 +78,33 @@ class Outer(Block):
         if self._is_flat and other._is_flat:
             (left, right), (left2, right2) = self._flat(), other._flat()
             return (left @ left2.T).mul_(self._with_bias(right @ right2.T))
-        by_tables, by_rows = self._gram_costs(other)
+        theirs = 0 if other is self else other.left.positions  # rows are made once for both sides
+        by_tables, by_rows = self._gram_costs(len(self), len(other), other.left.positions, theirs)
         return self._gram_by_tables(other) if by_tables < by_rows else self._gram_by_rows(other)
 
-    def _gram_costs(self, other: "Outer") -> tuple[int, int]:
+    def _gram_costs(self, n: int, m: int, theirs: int, made: int) -> tuple[int, int]:
         """By tables of inner products, and by rows."""
-        n, m, mine, theirs = len(self), len(other), self.left.positions, other.left.positions
-        out, width = self.left.width, self.right.width
-        by_tables = n * m * mine * theirs * (out + width)
-        made = n * mine if other is self else n * mine + m * theirs
-        return by_tables * self.left.groups, (made + n * m) * out * width * self.left.groups
+        groups, mine, out, width = self.left.groups, self.left.positions, self.left.width, self.right.width
+        by_tables = n * m * mine * theirs * (out + width) * groups
+        return by_tables, (n * mine + m * made + n * m) * out * width * groups
 
-    def gram_cost(self, other: Block) -> int:
-        assert isinstance(other, Outer)
-        return min(self._gram_costs(other))
+    def gram_cost(self, n: int, m: int) -> int:
+        return min(self._gram_costs(n, m, self.left.positions, self.left.positions))
 
-    def pass_cost(self) -> int:
-        return len(self) * self.left.positions * self.left.groups * self.left.width * self.right.width
+    def pass_cost(self, n: int) -> int:
+        return n * self.left.positions * self.left.groups * self.left.width * self.right.width
 
     def _gram_by_tables(self, other: "Outer") -> Tensor:
         """Σ_ts (b_nt·b_ms)(a_nt·a_ms), pairs of slices at a time."""
         groups, item = self.left.groups, self.left.source.element_size()
         strips = []
         for columns in slices(len(other), other.right.bytes_each, self.max_bytes // 4):
-            left2, right2 = (f[columns].transpose(0, 1).flatten(1, 2) for f in (other.left, other.right))
+            left2, right2 = (self._by_group(f[columns]) for f in (other.left, other.right))
             table_bytes = 3 * groups * self.left.positions * left2.shape[1] * item
             strip = []
             for part in slices(len(self), table_bytes + self.right.bytes_each, self.max_bytes // 2):
-                left, right = (f[part].transpose(0, 1).flatten(1, 2) for f in (self.left, self.right))
-                table = (left @ left2.mT).mul_(self._with_bias(right @ right2.mT))
+                left, right = (self._by_group(f[part]) for f in (self.left, self.right))
+                table = _product(left, left2.mT).mul_(self._with_bias(_product(right, right2.mT)))
                 sizes = (groups, -1, self.left.positions, columns.stop - columns.start, other.left.positions)
                 strip.append(table.view(sizes).sum((0, 2, 4)))
             strips.append(torch.cat(strip))
@@ -121,6 +120,12 @@ class Outer(Block):
         return total
 
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
+        if self._is_flat and self.weight in direction:
+            left, right = self._flat()
+            image = right @ direction[self.weight].to(left.dtype).T
+            if self.bias in direction:
+                image += direction[self.bias].to(left.dtype)
+            return image.mul_(left).sum(1)
         total = self._zeros(len(self))
         if self.bias in direction:
             total += self._bias_rows() @ direction[self.bias].to(self.left.dtype)
@@ -128,22 +133,33 @@ class Outer(Block):
             matrix = direction[self.weight].to(self.left.dtype)
             matrix = matrix.reshape(self.left.groups, self.left.width, self.right.width)
             for part in slices(len(self), self.right.bytes_each + self.left.bytes_each, self.max_bytes):
-                total[part] += (self.right[part] @ matrix.mT).mul_(self.left[part]).sum((1, 2, 3))
+                lefts, rights = self._by_group(self.left[part]), self._by_group(self.right[part])
+                image = _product(rights, matrix.mT).mul_(lefts).sum(2)
+                total[part] += image.view(self.left.groups, -1, self.left.positions).sum((0, 2))
         return total
 
     # Weighted sums
 
     def combine(self, weights: Tensor) -> dict[str, Tensor]:
+        if self._is_flat:
+            return self._combine_vectors(weights)
         weighted = self.left[EVERY] * weights.view(-1, 1, 1, 1)
         total: Tensor | None = None
         for part in slices(len(self), self.right.bytes_each, self.max_bytes):
-            lefts, rights = (f.transpose(0, 1).flatten(1, 2) for f in (weighted[part], self.right[part]))
-            product = lefts.mT @ rights
+            lefts, rights = self._by_group(weighted[part]), self._by_group(self.right[part])
+            product = _product(lefts.mT, rights)
             total = product if total is None else total.add_(product)
         assert total is not None, "a block has at least one sample"
         combined = {self.weight: total.reshape(self.shape)}
         if self.bias is not None:
             combined[self.bias] = weighted.sum((0, 2)).flatten()
+        return combined
+
+    def _combine_vectors(self, weights: Tensor) -> dict[str, Tensor]:
+        left, right = self._flat()
+        combined = {self.weight: (left * weights.unsqueeze(1)).T @ right}
+        if self.bias is not None:
+            combined[self.bias] = weights @ left
         return combined
 
     def squares(self, weights: Tensor) -> dict[str, Tensor]:
@@ -190,6 +206,11 @@ class Outer(Block):
         rows = [self.left[piece][..., features].mT @ self.right[piece] for piece in pieces]
         return rows[0] if len(rows) == 1 else torch.cat(rows)
 
+    @staticmethod
+    def _by_group(factor: Tensor) -> Tensor:
+        """[G, N·T, width]"""
+        return factor.transpose(0, 1).flatten(1, 2)
+
     def _zeros(self, *shape: int) -> Tensor:
         return self.left.source.new_zeros(*shape)
 
@@ -216,3 +237,8 @@ class Outer(Block):
         if self.bias is not None and self.bias in names:
             return Rows(self.bias, self._bias_rows())
         return None
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix products group by group; one group alone is a plain product, which is faster than a batch of one."""
+    return (a[0] @ b[0]).unsqueeze(0) if len(a) == 1 else a @ b

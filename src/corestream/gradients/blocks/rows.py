@@ -12,10 +12,10 @@ class Rows(Block):
     def __init__(self, name: str, values: Tensor) -> None:
         self.name, self.values = name, values
         self.shapes = {name: tuple(values.shape[1:])}
-        self.flat = values.reshape(len(values), -1)
+        self.flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(1)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return self.values.shape[0]
 
     def square_norms(self) -> Tensor:
         return self.flat.square().sum(1)
@@ -24,11 +24,11 @@ class Rows(Block):
         assert isinstance(other, Rows)
         return self.flat @ other.flat.T
 
-    def gram_cost(self, other: Block) -> int:
-        return len(other) * self.flat.numel()
+    def gram_cost(self, n: int, m: int) -> int:
+        return n * m * self.flat.shape[1]
 
-    def pass_cost(self) -> int:
-        return self.flat.numel()
+    def pass_cost(self, n: int) -> int:
+        return n * self.flat.shape[1]
 
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
         if self.name not in direction:
