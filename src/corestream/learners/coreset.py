@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..memory import ReplayMemory, Reservoir, Samples
+from .finetune import rows
 from .rehearsal import Rehearsal
 
 
@@ -41,7 +42,7 @@ class Coreset(Rehearsal):
         self.candidates.clear()
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
-        self.candidates.add(samples, valid, self.generator)
+        self.candidates.add(samples, rows(valid), self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         kept = self.candidates.kept()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..gradients import per_sample_gradients
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
-from .finetune import Finetune
+from .finetune import Finetune, rows
 
 
 class EWC(Finetune):
@@ -50,7 +50,7 @@ class EWC(Finetune):
         return torch.stack(parts).sum()
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
-        self.candidates.add(samples, valid, self.generator)
+        self.candidates.add(samples, rows(valid), self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         for name, fisher in self._fisher(self._kept() if data is None else data).items():

@@ -59,3 +59,8 @@ class Finetune(Learner):
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
         """What becomes of the samples just trained on."""
+
+
+def rows(valid: Tensor) -> Tensor:
+    """The positions of the valid samples; −1 stands for those that are not."""
+    return torch.where(valid, torch.arange(len(valid), device=valid.device), -1)

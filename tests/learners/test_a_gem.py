@@ -1,0 +1,44 @@
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from corestream import ReplayMemory
+from corestream.learners import AGEM
+from corestream.learners.a_gem import project
+
+
+def test_a_conflicting_gradient_loses_its_part_along_the_reference():
+    g, reference = {"w": torch.tensor([-1.0, 2.0])}, {"w": torch.tensor([2.0, 0.0])}
+    assert project(g, reference)["w"].tolist() == [0.0, 2.0]
+
+
+def test_an_agreeing_gradient_stays_as_it_is():
+    g, reference = {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([2.0, 0.0])}
+    assert project(g, reference)["w"].tolist() == [1.0, 2.0]
+
+
+def test_the_inner_product_runs_over_all_parameters():
+    g = {"a": torch.tensor([3.0]), "b": torch.tensor([-1.0])}
+    reference = {"a": torch.tensor([1.0]), "b": torch.tensor([1.0])}
+    assert project(g, reference) == g
+    g["b"] = torch.tensor([-5.0])
+    projected = project(g, reference)
+    assert float(projected["a"] + projected["b"]) == pytest.approx(0.0)
+
+
+def test_a_zero_reference_changes_nothing():
+    g = {"w": torch.tensor([1.0, -1.0])}
+    assert project(g, {"w": torch.zeros(2)})["w"].tolist() == [1.0, -1.0]
+
+
+def test_a_step_never_raises_the_memorys_loss_to_first_order(model, sgd, batch, generator):
+    memory = ReplayMemory(12, balance=None)
+    learner = AGEM(model, sgd(model, 1e-4), memory, replay=12, generator=generator)
+    x, y = batch(12)
+    for _ in range(200):
+        learner.observe(x, y)
+    learner.end_task()
+    before = cross_entropy(model(x), y)
+    learner.observe(x, (y + 1) % 3)  # opposes what is remembered
+    after = cross_entropy(model(x), y)
+    assert float((after - before).detach()) < 1e-6

@@ -1,0 +1,66 @@
+import torch
+from torch.nn.functional import cross_entropy
+
+from corestream.learners import EWC
+
+
+def loop_fisher(model, x, y):
+    total = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for n in range(len(y)):
+        grads = torch.autograd.grad(
+            cross_entropy(model(x[n : n + 1]), y[n : n + 1]), list(model.parameters())
+        )
+        for name, grad in zip(total, grads, strict=True):
+            total[name] += grad**2 / len(y)
+    return total
+
+
+def test_the_fisher_is_that_of_a_loop_over_samples(model, sgd, batch):
+    learner = EWC(model, sgd(model))
+    data = [batch(7, seed=1), batch(5, seed=2)]
+    learner.end_task(data)
+    expected = loop_fisher(model, torch.cat([x for x, _ in data]), torch.cat([y for _, y in data]))
+    for name, value in expected.items():
+        assert torch.allclose(learner.fisher[name], value, rtol=1e-4, atol=1e-8)
+
+
+def test_the_penalty_is_the_sum_over_tasks_of_their_own_quadratics(model, sgd, batch):
+    learner = EWC(model, sgd(model), penalty=3.0)
+    tasks = []
+    for seed in (1, 2):
+        data = batch(9, seed=seed)
+        tasks.append(
+            (loop_fisher(model, *data), {n: p.detach().clone() for n, p in model.named_parameters()})
+        )
+        learner.end_task([data])
+        learner.observe(*batch(9, seed=seed + 5))
+    parameters = dict(model.named_parameters())
+    penalty = sum((f[n] * (parameters[n] - anchor[n]) ** 2).sum() for f, anchor in tasks for n in parameters)
+    expected = torch.autograd.grad(penalty, list(parameters.values()))
+    found = torch.autograd.grad(learner.distance(), list(parameters.values()))
+    for a, b in zip(found, expected, strict=True):
+        assert torch.allclose(a, b, rtol=1e-3, atol=1e-6)
+
+
+def test_without_data_the_samples_trained_on_serve(model, sgd, batch):
+    learner = EWC(model, sgd(model, 0.0))
+    x, y = batch(10)
+    learner.observe(x, y)
+    learner.end_task()
+    for name, value in loop_fisher(model, x, y).items():
+        assert torch.allclose(learner.fisher[name], value, rtol=1e-4, atol=1e-8)
+
+
+def test_a_large_penalty_holds_the_weights(model, sgd, batch):
+    def moved(penalty):
+        torch.manual_seed(0)
+        fresh = type(model)()
+        learner = EWC(fresh, sgd(fresh, 0.01), penalty=penalty)
+        learner.observe(*batch(30))
+        learner.end_task([batch(30)])
+        anchor = [p.detach().clone() for p in fresh.parameters()]
+        for _ in range(30):
+            learner.observe(batch(30, seed=9)[0], (batch(30)[1] + 1) % 3)
+        return sum(float((p.detach() - a).norm()) for p, a in zip(fresh.parameters(), anchor, strict=True))
+
+    assert moved(300.0) < 0.7 * moved(0.0)

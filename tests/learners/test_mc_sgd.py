@@ -1,0 +1,70 @@
+from copy import deepcopy
+
+import pytest
+import torch
+
+from corestream import ReplayMemory
+from corestream.learners import MCSGD, Finetune
+from corestream.learners.mode_connectivity import path_loss
+from corestream.memory import Samples
+
+
+def parameters(model):
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def second_task(batch):
+    x, y = batch(60, seed=2)
+    return x, (y + 1) % 3
+
+
+def learned(learner, batch):
+    """The parameters after each of two tasks that contradict each other."""
+    found = []
+    for data in (batch(60, seed=1), second_task(batch)):
+        for _ in range(60):
+            learner.observe(*data)
+        learner.end_task()
+        found.append(parameters(learner.model))
+    return found
+
+
+def test_the_paths_loss_is_lower_than_that_of_fine_tuning(model, sgd, batch, generator):
+    plain = deepcopy(model)
+    connected = MCSGD(model, sgd(model), ReplayMemory(30, balance=None), path_lr=0.05, generator=generator)
+    first, end = learned(connected, batch)
+    first_plain, end_plain = learned(Finetune(plain, sgd(plain)), batch)
+    old = Samples.of(*batch(60, seed=1))
+
+    def loss(start, finish):
+        return float(path_loss(model, connected.loss_fn, start, finish, old, points=10))
+
+    assert loss(first, end) < 0.8 * loss(first_plain, end_plain)
+
+
+def test_the_path_loss_is_the_mean_along_the_line(model, batch):
+    x, y = batch(8)
+    start, end = parameters(model), {name: p + 1 for name, p in parameters(model).items()}
+    expected = []
+    for share in (0.5, 1.0):
+        other = deepcopy(model)
+        other.load_state_dict({name: start[name] + share for name in start})
+        expected.append(torch.nn.functional.cross_entropy(other(x), y))
+    found = path_loss(
+        model, torch.nn.CrossEntropyLoss(reduction="none"), start, end, Samples.of(x, y), points=2
+    )
+    assert torch.allclose(found, torch.stack(expected).mean())
+
+
+def test_the_first_task_is_plain_sgd(model, sgd, batch):
+    plain = deepcopy(model)
+    learner, other = MCSGD(model, sgd(model), ReplayMemory(30, balance=None)), Finetune(plain, sgd(plain))
+    for one in (learner, other):
+        one.observe(*batch(20))
+        one.end_task()
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.parameters(), strict=True))
+
+
+def test_bad_arguments_are_named(model, sgd):
+    with pytest.raises(ValueError, match="path_steps and path_points must be at least 1"):
+        MCSGD(model, sgd(model), ReplayMemory(5), path_steps=0)

@@ -1,0 +1,95 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from corestream import learners
+from corestream.errors import ConfigError
+from corestream.learners.registry import METHODS
+
+NAMES = (
+    "finetune multitask ewc stable-sgd a-gem er-reservoir uniform icarl kmeans-features kmeans-embedding "
+    "grad-matching gss er-mir bilevel ocs input-ocs feat-ocs uniform+ocs mc-sgd mc-sgd+ocs"
+)
+BENCHMARKS = (
+    "rotated-digits",
+    "rotated-mnist",
+    "permuted-mnist",
+    "split-cifar100",
+    "split-tinyimagenet",
+    "multi-datasets",
+    "folder:/x",
+)
+
+
+def stream(tasks=3, classes=(0, 1)):
+    return SimpleNamespace(num_tasks=tasks, classes_of=lambda task: classes)
+
+
+def test_the_methods_of_the_paper_are_there_with_one_line_each():
+    assert set(NAMES.split()) <= set(learners.names())
+    for name in learners.names():
+        assert 20 <= len(learners.describe(name)) <= 90
+        assert "\n" not in learners.describe(name)
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+@pytest.mark.parametrize("protocol", learners.PROTOCOLS)
+def test_every_method_has_settings_on_every_benchmark(benchmark, protocol):
+    for name in learners.names():
+        for imbalanced in (False, True):
+            settings = learners.settings(name, benchmark, imbalanced=imbalanced, protocol=protocol)
+            assert isinstance(settings, METHODS[name].settings)
+
+
+def test_an_unknown_method_is_answered_with_the_nearest(model):
+    with pytest.raises(ConfigError, match=r"no method 'icarll'; did you mean 'icarl'\? known are finetune, "):
+        learners.settings("icarll", "rotated-mnist")
+    with pytest.raises(ConfigError, match="no method 'sgd'"):
+        learners.describe("sgd")
+
+
+def test_an_unknown_benchmark_or_protocol_is_named():
+    with pytest.raises(ConfigError, match="no settings for benchmark 'mnist'; known are rotated-digits"):
+        learners.settings("ocs", "mnist")
+    with pytest.raises(ConfigError, match="protocol is 'mine'; allowed are 'paper'"):
+        learners.settings("ocs", "rotated-mnist", protocol="mine")
+
+
+def test_settings_of_another_method_are_refused(model):
+    with pytest.raises(ConfigError, match="settings is a Settings; ocs takes OCSSettings"):
+        learners.build("ocs", model, learners.settings("finetune", "rotated-mnist"), stream=stream())
+
+
+@pytest.mark.parametrize(
+    ("method", "capacity", "policy", "stream", "why"),
+    [
+        ("uniform", 9, "quota", stream(2, range(10)), "at least 10 is needed, for a task has 10 classes"),
+        ("ocs", 19, "quota", stream(20), "at least 20 is needed, for there are 20 tasks"),
+        ("icarl", 5, "per-class", stream(3), "at least 6 is needed, for the tasks have 6 classes together"),
+    ],
+)
+def test_a_memory_that_is_too_small_is_refused_at_once(model, method, capacity, policy, stream, why):
+    settings = replace(learners.settings(method, "rotated-mnist"), capacity=capacity, policy=policy)
+    with pytest.raises(ConfigError, match=f"capacity is {capacity}; {why}"):
+        learners.build(method, model, settings, stream=stream)
+
+
+def test_the_settings_reach_the_learner_its_optimiser_and_its_memory(model):
+    settings = replace(learners.settings("ocs", "rotated-mnist"), tau=7.0, lam=0.3, capacity=33)
+    learner = learners.build("ocs", model, settings, stream=stream(), seed=5)
+    assert (learner.tau, learner.lam, learner.k, learner.lr_decay) == (7.0, 0.3, 10, 0.75)
+    assert learner.optimizer.defaults["lr"] == 0.005
+    assert learner.optimizer.defaults["momentum"] == 0.8
+    assert (learner.memory.capacity, learner.memory.policy, learner.memory.balance) == (33, "quota", "class")
+    assert learner.generator.initial_seed() == 5
+
+
+def test_one_sample_per_class_balances_every_method(model):
+    settings = replace(learners.settings("uniform", "rotated-mnist"), policy="per-class")
+    learner = learners.build("uniform", model, settings, stream=stream())
+    for _ in range(3):
+        learner.observe(torch.randn(9, 4), torch.tensor([0] * 7 + [1, 1]))
+        learner.end_task()
+    assert learner.memory.targets.tolist() == [0, 1] * 3

@@ -1,0 +1,77 @@
+"""The coreset learners hand the right quantity to the right selector."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from corestream import ReplayMemory
+from corestream.learners import Bilevel, GradMatching, ICaRL, KMeansEmbedding, KMeansFeatures
+from corestream.memory import Samples
+from corestream.selection.bilevel import bilevel
+from corestream.selection.grad_matching import grad_matching
+from corestream.selection.herding import herding
+from corestream.selection.kernels import ntk, rbf
+from corestream.selection.kmeans import kmeans_plus_plus
+
+
+def fresh():
+    return torch.Generator().manual_seed(3)
+
+
+def gradients(model, x, y, parameters):
+    rows = []
+    for n in range(len(y)):
+        grads = torch.autograd.grad(cross_entropy(model(x[n : n + 1]), y[n : n + 1]), list(parameters))
+        rows.append(torch.cat([g.flatten() for g in grads]))
+    return torch.stack(rows).double()
+
+
+def test_icarl_remembers_the_herding_of_each_class(model, sgd, batch):
+    learner = ICaRL(model, sgd(model, 0.0), ReplayMemory(6))
+    x, y = batch(30)
+    learner.observe(x, y, ids=torch.arange(30))
+    learner.end_task()
+    kept = set(learner.memory.ids.tolist())
+    for label in range(3):
+        # the reservoir has an order of its own, and herding does not depend on it
+        own = (y == label).nonzero()[:, 0]
+        assert set(own[herding(model.embed(x[own]).detach(), 2)].tolist()) <= kept
+    assert len(kept) == 6
+
+
+def test_kmeans_features_seeds_on_inputs_and_embedding_on_embeddings(model, sgd, batch):
+    x, y = batch(30)
+    samples = Samples.of(x, y)
+    by_input = KMeansFeatures(model, sgd(model), ReplayMemory(6), generator=fresh()).choose(samples, 5)
+    assert torch.equal(by_input, kmeans_plus_plus(x, 5, generator=fresh()))
+    by_embedding = KMeansEmbedding(model, sgd(model), ReplayMemory(6), generator=fresh()).choose(samples, 5)
+    assert torch.equal(by_embedding, kmeans_plus_plus(model.embed(x).detach(), 5, generator=fresh()))
+
+
+@pytest.mark.parametrize("last_layer", [False, True])
+def test_grad_matching_matches_the_gradients_of_the_model_or_of_its_last_layer(model, sgd, batch, last_layer):
+    x, y = batch(15)
+    learner = GradMatching(model, sgd(model), ReplayMemory(6), last_layer=last_layer)
+    rows = gradients(model, x, y, list((model.head if last_layer else model).parameters()))
+    assert torch.equal(learner.choose(Samples.of(x, y), 6), grad_matching(rows @ rows.T, 6))
+
+
+def test_grad_matching_leaves_out_what_is_not_finite(model, sgd, batch):
+    x, y = batch(6)
+    x[2] = torch.inf
+    picked = GradMatching(model, sgd(model), ReplayMemory(6)).choose(Samples.of(x, y), 6)
+    assert sorted(picked.tolist()) == [-1, 0, 1, 3, 4, 5]
+
+
+def test_bilevel_chooses_on_the_networks_kernel_or_on_its_embeddings(model, sgd, batch):
+    x, y = batch(18)
+    kernels = {"ntk": ntk(model, x, [0, 1, 2]), "rbf": rbf(model.embed(x).detach())}
+    for name, kernel in kernels.items():
+        learner = Bilevel(model, sgd(model), ReplayMemory(6), kernel=name, generator=fresh())
+        expected = bilevel(kernel, y, 4, ridge=0.01, generator=fresh()).picked
+        assert torch.equal(learner.choose(Samples.of(x, y), 4), expected)
+
+
+def test_an_unknown_kernel_is_refused(model, sgd):
+    with pytest.raises(ValueError, match="kernel must be 'ntk' or 'rbf'"):
+        Bilevel(model, sgd(model), ReplayMemory(6), kernel="linear")
