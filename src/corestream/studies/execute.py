@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor
@@ -73,7 +74,7 @@ def read_memory(folder: Path) -> dict[str, Tensor]:
     path = folder / "memory.safetensors"
     try:
         return parse_tensors(path.read_bytes()) if path.exists() else {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise RunError(f"{path} is damaged ({error}); remove {folder} to make this run again") from error
 
 
@@ -88,9 +89,7 @@ def _recorded(
         events.write("interrupted", signal=interruption.signum)
         raise
     except BaseException as error:
-        with suppress(OSError):  # the disk may be what failed
-            name = type(error).__name__
-            events.write("failed", error=f"{name}: {error}", traceback=traceback.format_exc())
+        note_failure(events, error)
         raise
 
 
@@ -102,25 +101,42 @@ def _work(
     report: Report | None,
     stop: StopRequest,
 ) -> dict[str, Any]:
+    run = begin(config, folder, options, events)
+    loggers = make_loggers(options.loggers, config, folder)
+    try:
+        Driver(run, options, events, stop, report, loggers).drive()
+    except NonFiniteError as error:
+        return end(run, events, DIVERGED, str(error))
+    finally:
+        for logger in loggers:
+            logger.close()
+    return end(run, events, DONE, "")
+
+
+def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -> Run:
+    """The run of a configuration, ready for its next step: the first one, or the one after its last checkpoint."""
     _settle_threads(folder, options)
     prepare_device(config.device, config.deterministic)
     _write_config(config, folder)
     run = make_run(config, folder, data_dir=options.data_dir, offline=options.offline)
     _resume(run, events)
-    loggers = make_loggers(options.loggers, config, folder)
-    try:
-        Driver(run, options, events, stop, report, loggers).drive()
-        result = _result(run, DONE, "")
-    except NonFiniteError as error:
-        result = _result(run, DIVERGED, str(error))
-    finally:
-        for logger in loggers:
-            logger.close()
+    return run
+
+
+def end(run: Run, events: EventLog, status: str, note: str) -> dict[str, Any]:
+    """Write what the run found; returns the content of its accuracy.json."""
+    result = _result(run, status, note)
     _write_memory(run)
-    write_json(folder / "accuracy.json", result)
-    checkpoint.keep_newest(folder / "checkpoint")
+    write_json(run.folder / "accuracy.json", result)
+    checkpoint.keep_newest(run.folder / "checkpoint")
     events.write(result["status"], step=run.position.step, note=result["note"])
     return result
+
+
+def note_failure(events: EventLog, error: BaseException) -> None:
+    with suppress(OSError):  # the disk may be what failed
+        trace = "".join(traceback.format_exception(error))
+        events.write("failed", error=f"{type(error).__name__}: {error}", traceback=trace)
 
 
 def _settle_threads(folder: Path, options: Options) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from corestream.streams.datasets.reading import Capped, Damaged, reading
 
-MAX_UNPACKED = 3 << 30
+MAX_UNPACKED = 1 << 30
 MAX_MEMBER = 64 << 20
+MAX_NAME = 250  # bytes, which every file system takes
 
 
 def checked_name(path: Path, name: str) -> PurePosixPath:
@@ -21,6 +22,8 @@ def checked_name(path: Path, name: str) -> PurePosixPath:
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in name or "\0" in name:
         raise Damaged(path, f"its member {name!r} points outside the archive")
+    if len(os.fsencode(name)) > MAX_NAME:
+        raise Damaged(path, f"one of its members has a name of {len(name):,} characters")
     return pure
 
 
@@ -83,8 +86,11 @@ def extract_tar(path: Path, target: Path, folder: str) -> None:
     with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as temporary:
         for name, data in tar_members(path, MAX_UNPACKED):
             destination = Path(temporary, name)
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            destination.write_bytes(data)
+            try:
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                destination.write_bytes(data)
+            except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+                raise Damaged(path, f"its member {str(name)!r} is both a file and a folder") from error
         unpacked = Path(temporary, folder)
         if not unpacked.is_dir():
             raise Damaged(path, f"holds no folder {folder!r}")
