@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from corestream.studies.config import make_config
 from corestream.studies.grouping import condition_of, table_of
 from corestream.studies.results import Result
 
@@ -36,8 +37,15 @@ def test_another_protocol_is_named_after_the_method() -> None:
 
 
 def test_options_of_a_benchmark_belong_to_the_condition() -> None:
-    config = {"benchmark": "folder:/x", "options": {"classes_per_task": 2}, "label_noise": 0.2}
-    assert condition_of(config) == "folder:/x --label-noise 0.2 --classes-per-task 2"
+    config = {"benchmark": "folder:/x", "options": {"classes_per_task": 7}, "label_noise": 0.2}
+    assert condition_of(config) == "folder:/x --label-noise 0.2 --classes-per-task 7"
+
+
+def test_what_a_benchmark_does_by_itself_is_not_spelled_out() -> None:
+    config = make_config("split-cifar100", "ocs").to_dict()
+    assert condition_of(config) == "split-cifar100"
+    config = make_config("split-cifar100", "ocs", scenario="class").to_dict()
+    assert condition_of(config) == "split-cifar100 --scenario class"
 
 
 def test_the_same_run_from_two_devices_counts_once() -> None:

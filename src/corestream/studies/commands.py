@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from corestream.errors import ConfigError
-from corestream.studies.config import RunConfig, make_config
+from corestream.studies.config import RunConfig, description, make_config
 
 SWITCHES = ("imbalanced", "deterministic")
-VALUES = ("noise", "label_noise", "scenario", "tasks", "protocol", "device")
+VALUES = ("noise", "label_noise", "tasks", "protocol", "device")
 PLAIN = RunConfig("", "")
 
 
@@ -29,10 +29,24 @@ def _choices(config: RunConfig) -> list[str]:
     for name in VALUES:
         if (value := getattr(config, name)) != getattr(PLAIN, name) or name == "device":
             words += _option(name, value)
+    scenario, options = unusual_choices(config.to_dict())
+    words += _option("scenario", scenario) if scenario else []
     words += _option("record", config.record) if config.record else []
-    for name, value in (*config.options.items(), *_own_settings(config).items()):
+    for name, value in (*options.items(), *_own_settings(config).items()):
         words += _option(name, value)
     return words
+
+
+def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The scenario and the options of a stream where they are not its benchmark's own."""
+    scenario, options = config.get("scenario"), dict(config.get("options", {}))
+    try:
+        known = description(config["benchmark"])
+        usual_scenario, usual = known.checked_scenario(None), known.checked_options({})
+    except (KeyError, ConfigError):  # a benchmark of another version
+        return scenario, options
+    unusual = {name: value for name, value in options.items() if name not in usual or usual[name] != value}
+    return None if scenario == usual_scenario else scenario, unusual
 
 
 def _own_settings(config: RunConfig) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from corestream.studies import paper_numbers
 from corestream.studies.catalogue import Condition
+from corestream.studies.commands import unusual_choices
 from corestream.studies.plan import identity
 from corestream.studies.results import Result, differing_fields
 from corestream.studies.tables import Table, make_cell
@@ -36,14 +37,15 @@ def table_of(
 
 def condition_of(config: Mapping[str, Any]) -> str:
     """The stream of a configuration, spelled as on the command line."""
+    scenario, unusual = unusual_choices(config)
     condition = Condition(
         str(config["benchmark"]),
         bool(config.get("imbalanced", False)),
         float(config.get("noise", 0.0)),
         float(config.get("label_noise", 0.0)),
-        config.get("scenario"),
+        scenario,
     )
-    options = [f"--{name.replace('_', '-')} {value}" for name, value in config.get("options", {}).items()]
+    options = [f"--{name.replace('_', '-')} {value}" for name, value in unusual.items()]
     return " ".join([condition.key, *options])
 
 

@@ -44,7 +44,8 @@ def plus_minus(number: Measured | Number | None, metric: str) -> str:
         return NONE
     digits = DIGITS[metric]
     deviation = "" if number.sd is None else f" ± {number.sd:.{digits}f}"
-    return f"{number.mean:.{digits}f}{deviation}"
+    mean = round(number.mean, digits) + 0.0  # a mean just below zero is not −0
+    return f"{mean:.{digits}f}{deviation}"
 
 
 def _blocks(table: Table) -> Iterator[Grid]:

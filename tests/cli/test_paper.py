@@ -1,0 +1,100 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from corestream.cli import app
+from corestream.errors import ConfigError
+from corestream.studies.results import read_results
+
+LITTLE = ["--benchmark", "rotated-digits", "--tasks", "2", "--seeds", "1", "--device", "cpu", "--offline"]
+
+
+def corestream(*arguments: str, status: int = 0) -> str:
+    done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert done.exit_code == status, done.output
+    return done.stdout
+
+
+def test_a_table_is_printed_and_written(tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path)]
+    text = corestream("paper", "table2", *LITTLE, "--methods", "finetune", *out)
+    assert "finetune" in text
+    assert "Table 2" in text
+    written = list(csv.DictReader((tmp_path / "paper" / "table2.csv").open()))
+    assert {line["condition"] for line in written} == {
+        "rotated-digits",
+        "rotated-digits --noise 0.4",
+        "rotated-digits --noise 0.6",
+    }
+    assert (tmp_path / "paper" / "table2.md").exists()
+    assert (tmp_path / "paper" / "table2.tex").exists()
+
+
+def test_json_names_every_cell_and_results_are_kept_and_reused(tmp_path: Path) -> None:
+    kept = tmp_path / "results"
+    arguments = ["paper", "figure7", *LITTLE, "--methods", "uniform", "--json", "--results", str(kept)]
+    first = json.loads(corestream(*arguments, "--out", str(tmp_path / "a")))
+    assert {cell["condition"] for cell in first["cells"]} == {
+        "rotated-digits --imbalanced",
+        "rotated-digits --noise 0.6",
+    }
+    assert all(cell["runs"] == cell["expected"] == 1 for cell in first["cells"])
+    assert all(cell["not_comparable"] == "cut to 2 tasks" for cell in first["cells"])
+    assert {Path(path).suffix for path in first["files"]} == {".md", ".csv", ".tex", ".png", ".svg"}
+    assert len(read_results(kept)) == 2
+    again = json.loads(
+        corestream(
+            "paper",
+            "table2",
+            *LITTLE,
+            "--methods",
+            "uniform",
+            "--json",
+            "--results",
+            str(kept),
+            "--out",
+            str(tmp_path / "b"),
+        )
+    )
+    noisy = [cell for cell in again["cells"] if cell["condition"].endswith("0.6")]
+    assert noisy[0]["accuracy"]["mean"] == pytest.approx(
+        next(cell for cell in first["cells"] if cell["condition"].endswith("0.6"))["accuracy"]["mean"]
+    )
+    assert noisy[0]["folders"] == []  # it came from the kept results, not from a run
+
+
+def test_the_ledger_needs_a_folder_of_results(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--results"):
+        corestream("paper", "ledger", "--out", str(tmp_path))
+
+
+def test_the_ledger_is_written_from_kept_results_alone(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    corestream("paper", "ledger", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "docs"))
+    assert (tmp_path / "docs" / "RESULTS.md").read_text().startswith("# Results")
+
+
+def test_hyperparameters_run_nothing(tmp_path: Path) -> None:
+    records = json.loads(corestream("paper", "hyperparameters", "--json", "--out", str(tmp_path)))
+    assert {record["benchmark"] for record in records} == {
+        "rotated-mnist",
+        "split-cifar100",
+        "multi-datasets",
+    }
+    assert (tmp_path / "paper" / "hyperparameters.md").exists()
+
+
+@pytest.mark.parametrize("wrong", ["tabel1", "figure33", "nonsense"])
+def test_a_wrong_name_is_answered(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=f"{wrong!r}.*known are table1"):
+        corestream("paper", wrong)
+
+
+def test_a_wrong_method_or_benchmark_is_answered_before_anything_runs(tmp_path: Path) -> None:
+    for arguments in (["--methods", "osc"], ["--benchmark", "rotated-minst"]):
+        with pytest.raises(ConfigError, match=r"did you mean '(ocs|rotated-mnist)'"):
+            corestream("paper", "table1", *arguments, "--out", str(tmp_path))
+    assert list(tmp_path.iterdir()) == []

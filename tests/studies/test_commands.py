@@ -1,0 +1,48 @@
+import shlex
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from corestream.cli import app
+from corestream.studies.commands import command_of, row_command
+from corestream.studies.config import RunConfig, make_config
+
+CASES: list[dict[str, Any]] = [
+    {"benchmark": "rotated-digits", "method": "ocs", "seed": 3},
+    {"benchmark": "rotated-mnist", "method": "finetune", "imbalanced": True, "tasks": 3},
+    {"benchmark": "rotated-mnist", "method": "uniform", "noise": 0.6, "protocol": "ocs-schedule"},
+    {"benchmark": "split-cifar100", "method": "ocs", "scenario": "class", "label_noise": 0.25},
+    {"benchmark": "rotated-digits", "method": "icarl", "overrides": {"adapt": True}},
+    {
+        "benchmark": "split-cifar100",
+        "method": "ocs",
+        "overrides": {"weights": (1.0, 0.0, 0.5), "parameters": ("stem", "stage1"), "tau": 1.0},
+    },
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+def test_the_command_makes_the_same_run(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    config, asked = make_config(**case), []
+
+    def execute(config: RunConfig, *_: Any, **__: Any) -> dict[str, Any]:
+        asked.append(config)
+        return {"status": "done", "forgetting": None, "average_accuracy": 0.5}
+
+    monkeypatch.setattr("corestream.cli.run.execute", execute)
+    done = CliRunner().invoke(app, shlex.split(command_of(config))[1:], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert asked == [config]
+
+
+def test_defaults_are_not_spelled_out() -> None:
+    command = command_of(make_config("rotated-digits", "ocs"))
+    assert command == "corestream run rotated-digits --method ocs --seed 0 --device cpu"
+
+
+def test_a_row_is_made_by_compare() -> None:
+    config = make_config("rotated-mnist", "ocs", imbalanced=True, device="cuda", overrides={"lam": 1.0})
+    assert row_command(config, 5) == (
+        "corestream compare rotated-mnist --methods ocs --seeds 5 --imbalanced --device cuda --lam 1"
+    )

@@ -1,0 +1,22 @@
+from corestream.studies.layout import grids, plus_minus
+from corestream.studies.paper_numbers import Number
+from corestream.studies.tables import Cell, Measured, Table
+
+
+def test_a_mean_just_below_zero_is_zero() -> None:
+    assert plus_minus(Measured(-0.001, 0.002, 3), "forgetting") == "0.00 ± 0.00"
+    assert plus_minus(Measured(-0.01, None, 1), "forgetting") == "-0.01"
+
+
+def test_a_condition_without_cells_has_no_grid() -> None:
+    cell = Cell({"accuracy": Measured(80, 1, 2)}, {"accuracy": Number(81, 1)}, expected=2, done=2)
+    table = Table("t", "T", ("ocs",), ("a", "b"), ("accuracy",), {("ocs", "a"): cell})
+    assert [grid.title for grid in grids(table)] == ["T: a"]
+
+
+def test_the_reason_stands_below_the_grid() -> None:
+    cell = Cell(
+        {"accuracy": Measured(80, 1, 2)}, {"accuracy": Number(81, 1)}, not_comparable="cut to 3 tasks"
+    )
+    table = Table("t", "T", ("ocs",), ("a",), ("accuracy",), {("ocs", "a"): cell})
+    assert grids(table)[0].notes == ("Not comparable with the paper: cut to 3 tasks.",)

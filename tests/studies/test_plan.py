@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import pytest
+
+from corestream.errors import ConfigError
+from corestream.studies.catalogue import STUDIES, study
+from corestream.studies.config import RunConfig
+from corestream.studies.plan import make_plan
+from corestream.studies.results import Result
+
+
+def result(config: RunConfig, accuracy: float = 0.8, seconds: float = 60.0) -> Result:
+    found = {"average_accuracy": accuracy, "forgetting": 0.1, "matrix": []}
+    return Result(config.to_dict(), found, seconds=seconds)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_of_the_catalogue_can_be_configured(name: str) -> None:
+    plan = make_plan(study(name), seeds=[0])
+    assert len(plan.configs) == len(study(name).rows) * len(study(name).conditions)
+
+
+def test_results_come_to_their_cells_from_wherever_they_were_made() -> None:
+    plan = make_plan(study("table2").with_methods(["ocs", "uniform"]), seeds=range(2))
+    configs = plan.configs["ocs", "rotated-mnist --noise 0.6"]
+    elsewhere = [result(replace(config, device="cuda"), 0.80 + config.seed / 100) for config in configs]
+    table = plan.table(elsewhere)
+    cell = table.cells["ocs", "rotated-mnist --noise 0.6"]
+    assert cell.measured["accuracy"].mean == pytest.approx(80.5)
+    assert cell.verdict("accuracy") == "within"
+    assert table.cells["uniform", "rotated-mnist --noise 0.6"].holes == "2 missing"
+    assert not table.whole
+
+
+def test_a_result_with_another_setting_does_not_fit() -> None:
+    plan = make_plan(study("table4").on("rotated-mnist"), seeds=[0])
+    (config,) = plan.configs["S", "rotated-mnist --noise 0.6"]
+    table = plan.table([result(config)])
+    assert table.cells["S", "rotated-mnist --noise 0.6"].done == 1
+    assert table.cells["S+V+A", "rotated-mnist --noise 0.6"].done == 0
+
+
+def test_rows_that_share_a_run_make_it_once() -> None:
+    plan = make_plan(study("table3").with_methods(["ocs"]), seeds=range(3))
+    assert len(plan.all_configs()) == 6
+    partial = make_plan(study("partial-gradients"), seeds=[0])
+    assert len(partial.all_configs()) == 7
+
+
+def test_larger_memories_are_multiples_of_the_benchmarks_own() -> None:
+    plan = make_plan(study("figure5").on("rotated-mnist"), seeds=[0])
+    sizes = [plan.configs[f"ocs J×{n}", "rotated-mnist"][0].settings["capacity"] for n in (1, 2, 10)]
+    assert sizes == [200, 400, 2000]
+
+
+def test_time_is_told_relative_to_ocs() -> None:
+    plan = make_plan(study("table5"), seeds=[0])
+    results = [result(plan.configs["ocs", "rotated-mnist"][0], seconds=100)]
+    results += [result(plan.configs["gss", "rotated-mnist"][0], seconds=390)]
+    table = plan.table(results)
+    assert table.cells["gss", "rotated-mnist"].measured["ratio"].mean == pytest.approx(3.9)
+    assert "ratio" not in table.cells["bilevel", "rotated-mnist"].measured
+
+
+def test_partial_gradients_tell_their_share() -> None:
+    table = make_plan(study("partial-gradients"), seeds=[0]).table([])
+    usage = {row: table.cells[row, "split-tinyimagenet"].measured["usage"].mean for row in table.rows}
+    assert usage["[1,2,3,4]"] == 100
+    assert usage["[1]"] + usage["[2,3,4]"] == pytest.approx(100)
+    assert usage["[1]"] < usage["[1,2]"] < usage["[1,2,3]"] < 30
+    assert 70 < usage["[4]"] < 80  # the paper: 75.0
+
+
+def test_a_benchmark_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="rotated-mnist"):
+        make_plan(study("table2").on("rotated-mnits"), seeds=[0])

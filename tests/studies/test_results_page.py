@@ -1,0 +1,39 @@
+from typing import Any
+
+from corestream.studies.config import make_config
+from corestream.studies.results import Result
+from corestream.studies.results_page import results_page
+
+
+def kept(method: str, seed: int, accuracy: float, **more: Any) -> Result:
+    note = more.pop("files_note", "")
+    config = make_config(more.pop("benchmark", "rotated-mnist"), method, seed=seed, device="cuda", **more)
+    found = {"average_accuracy": accuracy, "forgetting": 0.08, "matrix": []}
+    return Result(config.to_dict(), found, files_note=note, device="NVIDIA H200", seconds=42.0)
+
+
+def test_a_row_has_ours_the_papers_the_verdict_the_command_the_device_and_the_time() -> None:
+    page = results_page([kept("ocs", seed, 0.82 + seed / 500) for seed in range(5)])
+    (line,) = [line for line in page.splitlines() if line.startswith("| ocs |") and "compare" in line][:1]
+    for part in ("82.4 ± 0.3", "82.5 ± 0.3", "within", "NVIDIA H200", "42 s", "| 5 |"):
+        assert part in line
+    assert "`corestream compare rotated-mnist --methods ocs --seeds 5 --device cuda`" in line
+
+
+def test_holes_and_studies_without_runs() -> None:
+    page = results_page([kept("ocs", 0, 0.82)])
+    assert "1 (4 missing)" in page
+    assert "## Table 1" in page
+    assert "MC-SGD" not in page
+
+
+def test_the_same_runs_serve_every_table_they_belong_to() -> None:
+    page = results_page([kept("ocs", seed, 0.82) for seed in range(5)])
+    assert page.count("| ocs | 82.0 ± 0.0 |") == 5  # tables 1, 2, 3, adaptation, uniform-ocs
+
+
+def test_a_sample_of_the_files_is_told() -> None:
+    result = kept("ocs", 0, 0.6, benchmark="multi-datasets", files_note="svhn: a sample")
+    page = results_page([result])
+    assert "not comparable" in page
+    assert "Not comparable with the paper: svhn: a sample." in page
