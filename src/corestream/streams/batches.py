@@ -1,5 +1,6 @@
 """Batches of a task: views of a few thousand samples gathered at once, so that a batch costs microseconds."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -10,7 +11,8 @@ from corestream.streams.seeds import generator
 
 Batch = tuple[Tensor, ...]
 Key = tuple[int, str, int]
-CHUNK_VALUES = 1 << 18  # input values gathered at once: a megabyte of floats stays in the processor's cache
+# Input values gathered at once: a megabyte of floats stays in a processor's cache; a GPU wants few, large kernels.
+CPU_CHUNK, GPU_CHUNK = 1 << 18, 1 << 24
 
 
 class Batches:
@@ -81,11 +83,14 @@ class Batches:
                 gathered = (*gathered, chosen)
             yield from zip(*(torch.split(part, self.batch_size) for part in gathered), strict=True)
 
+    def at(self, places: Tensor) -> Batch:
+        """The samples at these places of the task's set, as a batch."""
+        gathered = self._half.gather(places)
+        return (*gathered, places) if self.indices else gathered
+
     def tensors(self) -> Batch:
         """All samples at once, in the order of the task's set: for small data and for tests."""
-        everything = torch.arange(self.num_samples, device=self._half.device)
-        gathered = self._half.gather(everything)
-        return (*gathered, everything) if self.indices else gathered
+        return self.at(torch.arange(self.num_samples, device=self._half.device))
 
 
 class Half:
@@ -115,8 +120,9 @@ class Half:
         return torch.from_numpy(shuffled).to(self.device)
 
     def chunk(self, batch_size: int) -> int:
-        values = max(1, torch.Size(self.samples.shape).numel())
-        return batch_size * max(1, CHUNK_VALUES // (values * batch_size))
+        """How many samples, a whole number of batches, are gathered at once."""
+        at_once = CPU_CHUNK if self.device.type == "cpu" else GPU_CHUNK
+        return batch_size * max(1, at_once // (math.prod(self.samples.shape) * batch_size))
 
     def gather(self, chosen: Tensor) -> Batch:
         if self._pixels is None:

@@ -26,7 +26,7 @@ class Plan:
     title: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """One task of a stream; `train` and `test` are iterables of batches."""
 
@@ -37,7 +37,7 @@ class Task:
     title: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stream(Sequence[Task]):
     """A sequence of tasks. Every `stream[i]` is a fresh task: its epochs count from 0."""
 

@@ -13,6 +13,7 @@ from corestream.streams.datasets.reading import Damaged, decode, stack
 
 FILES = ("GTSRB-Training_fixed.zip", "GTSRB_Final_Test_Images.zip", "GTSRB_Final_Test_GT.zip")
 CLASSES = 43
+Row = tuple[str, tuple[int, int, int, int], int]
 COLUMNS = ("Filename", "Roi.X1", "Roi.Y1", "Roi.X2", "Roi.Y2", "ClassId")
 
 
@@ -22,17 +23,17 @@ def read_gtsrb(root: Path) -> Dataset:
     with open_zip(training) as file:
         tables = sorted(name for name in file.names if name.endswith(".csv"))
         train = _part(
-            file, ((table.rpartition("/")[0], row) for table in tables for row in _rows(file, table))
+            file, [(table.rpartition("/")[0], row) for table in tables for row in _rows(file, table)]
         )
     with open_zip(truth) as file:
         rows = [row for name in file.names if name.endswith(".csv") for row in _rows(file, name)]
     with open_zip(images) as file:
         folder = next((name.rpartition("/")[0] for name in file.names if name.endswith(".ppm")), "")
-        test = _part(file, ((folder, row) for row in rows))
+        test = _part(file, [(folder, row) for row in rows])
     return Dataset("gtsrb", train, test, tuple(f"sign {i}" for i in range(CLASSES)))
 
 
-def _rows(file: Zip, table: str) -> Iterator[tuple[str, tuple[int, int, int, int], int]]:
+def _rows(file: Zip, table: str) -> Iterator[Row]:
     """Name, region (its end exclusive) and class of each line of a table."""
     lines = csv.DictReader(io.StringIO(file.read(table).decode("ascii")), delimiter=";", strict=True)
     for number, line in enumerate(lines, start=2):
@@ -44,11 +45,10 @@ def _rows(file: Zip, table: str) -> Iterator[tuple[str, tuple[int, int, int, int
         yield name, (x1, y1, x2 + 1, y2 + 1), label
 
 
-def _part(file: Zip, rows: Iterator[tuple[str, tuple[str, tuple[int, int, int, int], int]]]) -> Part:
-    pictures: list[np.ndarray] = []
-    labels: list[int] = []
-    for folder, (name, region, label) in rows:
+def _part(file: Zip, rows: list[tuple[str, Row]]) -> Part:
+    def picture(folder: str, name: str, region: tuple[int, int, int, int]) -> np.ndarray:
         member = f"{folder}/{name}" if folder else name
-        pictures.append(decode(file.read(member), "PPM", "RGB", box=region, size=(32, 32)))
-        labels.append(label)
-    return stack(file.path, pictures, labels, CLASSES)
+        return decode(file.read(member), "PPM", "RGB", box=region, size=(32, 32))
+
+    pictures = (picture(folder, name, region) for folder, (name, region, _) in rows)
+    return stack(file.path, pictures, [label for _, (_, _, label) in rows], CLASSES)

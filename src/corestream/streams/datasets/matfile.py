@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 29
 COMPRESSED, MATRIX = 15, 14
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 

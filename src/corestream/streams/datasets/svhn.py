@@ -9,7 +9,7 @@ from corestream.streams.datasets.matfile import arrays
 from corestream.streams.datasets.reading import Damaged, part, read_capped, reading
 
 FILES = ("train_32x32.mat", "test_32x32.mat")
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 29
 
 
 def read_svhn(root: Path) -> Dataset:

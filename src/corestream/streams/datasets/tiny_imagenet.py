@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from corestream.streams.datasets.archives import Zip, open_zip
-from corestream.streams.datasets.dataset import Dataset
+from corestream.streams.datasets.dataset import Dataset, Part
 from corestream.streams.datasets.reading import Damaged, decode, stack
 
 FILES = ("tiny-imagenet-200.zip",)
@@ -21,8 +19,8 @@ def read_tiny_imagenet(root: Path) -> Dataset:
         if len(ids) != CLASSES or len(set(ids)) != CLASSES:
             raise Damaged(path, f"wnids.txt names {len(set(ids))} classes, expected {CLASSES}")
         place = {wordnet_id: i for i, wordnet_id in enumerate(ids)}
-        train = stack(path, *_decoded(file, _training(file, place)), CLASSES)
-        test = stack(path, *_decoded(file, _validation(file, place)), CLASSES)
+        train = _part(file, _training(file, place))
+        test = _part(file, _validation(file, place))
         return Dataset("tiny-imagenet", train, test, _words(file, ids))
 
 
@@ -51,9 +49,9 @@ def _validation(file: Zip, place: dict[str, int]) -> list[tuple[str, int]]:
     return members
 
 
-def _decoded(file: Zip, members: list[tuple[str, int]]) -> tuple[list[np.ndarray], list[int]]:
-    pictures = [decode(file.read(name), "JPEG", "RGB", size=(64, 64)) for name, _ in members]
-    return pictures, [label for _, label in members]
+def _part(file: Zip, members: list[tuple[str, int]]) -> Part:
+    pictures = (decode(file.read(name), "JPEG", "RGB", size=(64, 64)) for name, _ in members)
+    return stack(file.path, pictures, [label for _, label in members], CLASSES)
 
 
 def _words(file: Zip, ids: list[str]) -> tuple[str, ...]:
