@@ -31,9 +31,8 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
             raise ValueError(
                 f"targets[{n}] is {int(targets[n])}, and the model's outputs allow 0 to {classes - 1}"
             ) from None
-    outside = (targets < 0) | (targets >= classes)
-    losses = F.cross_entropy(outputs, targets.long().clamp(0, classes - 1), reduction="none")
-    return torch.where(outside, torch.nan, losses)
+    inside = targets.long().clamp(0, classes - 1)
+    return torch.where(inside == targets, F.cross_entropy(outputs, inside, reduction="none"), torch.nan)
 
 
 def leaves(inputs: Inputs) -> list[Tensor]:

@@ -36,8 +36,8 @@ Pattern = tuple[int, bool, bool, bool, bool]
 def pattern(shape: torch.Size, event: int, count: int) -> Pattern:
     """All that the possible layouts depend on."""
     leading = len(shape) - event
-    first, second = shape[0] == count, leading > 1 and shape[1] == count
-    return leading, first, second, shape[0] % count == 0, count == 1
+    first, second = leading > 0 and shape[0] == count, leading > 1 and shape[1] == count
+    return leading, first, second, leading > 0 and shape[0] % count == 0, count == 1
 
 
 def candidates(found: Pattern) -> Iterator[Layout]:

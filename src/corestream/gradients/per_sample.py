@@ -11,6 +11,9 @@ from .blocks.assemble import pairs
 from .blocks.block import Index
 
 
+LAUNCH_COST = 2 * 10**8
+
+
 class PerSampleGradients:
     """The gradients g_n of N samples' own losses, held as the layers' factors.
 
@@ -29,6 +32,9 @@ class PerSampleGradients:
         self._blocks, self._parameters, self._max_bytes = list(blocks), parameters, max_bytes
         self._norms: Tensor | None = None
         self._finite: Tensor | None = None
+        self.known_finite = (
+            False  # set by those who chose the samples so: then nothing is looked at or masked
+        )
 
     @property
     def unused(self) -> frozenset[str]:
@@ -90,11 +96,16 @@ class PerSampleGradients:
 
     def gram_cost(self, n: int, m: int) -> int:
         """Multiplications that `gram` takes between n and m samples like these, about."""
-        return sum(block.gram_cost(n, m) for block in self._blocks)
+        return sum(block.gram_cost(n, m) + self._launch_cost for block in self._blocks)
 
     def pass_cost(self, n: int) -> int:
         """Multiplications that one `dot` or `combine` takes over n samples like these, about."""
-        return sum(block.pass_cost(n) for block in self._blocks)
+        return sum(block.pass_cost(n) + self._launch_cost for block in self._blocks)
+
+    @property
+    def _launch_cost(self) -> int:
+        """What a card could have multiplied while it starts the kernels of one block."""
+        return LAUNCH_COST if self.losses.is_cuda else 0
 
     def _reduce(self, verb: str, weights: Tensor) -> dict[str, Tensor]:
         if weights.shape != self.losses.shape:
@@ -113,6 +124,8 @@ class PerSampleGradients:
 
     def _finite_blocks(self) -> list[Block]:
         """0 × NaN is NaN: what is not finite must be zero in the factors before it is summed over."""
+        if self.known_finite:
+            return self._blocks
         finite = self.finite
         if not finite.is_cuda and bool(finite.all()):
             return self._blocks

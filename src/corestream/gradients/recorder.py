@@ -43,6 +43,7 @@ class Recorder:
 
     def __init__(self, model: nn.Module, wanted: dict[str, Tensor]) -> None:
         self.calls: list[Call] = []
+        self.modes: list[bool] = []  # of every module, in order
         self._model = model
         self._names = {id(parameter): name for name, parameter in wanted.items()}
         self._undo: list[Callable[[], None]] = []
@@ -61,6 +62,9 @@ class Recorder:
             self._undo.pop()()
 
     def _watch(self, label: str, module: nn.Module) -> None:
+        self.modes.append(module.training)
+        if "forward" in module.__dict__:
+            return  # the user's own forward on this layer: no rule knows what it does
         if type(module) in batch_norm.BATCH_NORMS and batch_norm.uses_batch_statistics(module):
             self._replace_forward(module, batch_norm.frozen_forward(module))  # type: ignore[arg-type]
         if type(module) is nn.MultiheadAttention:
@@ -71,8 +75,8 @@ class Recorder:
             return
         names = {
             own: self._names[id(parameter)]
-            for own, parameter in module._parameters.items()
-            if parameter is not None and id(parameter) in self._names
+            for own in ("weight", "bias")  # what rules know; weight_norm and the like add others
+            if (parameter := module._parameters.get(own)) is not None and id(parameter) in self._names
         }
         rule = RULES.get(type(module))
         if rule is None or not names:

@@ -1,7 +1,7 @@
 """The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -87,6 +87,10 @@ class Learner:
         self.optimizer.state.clear()
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] * self.lr_decay
+
+    def phase(self) -> Hashable:
+        """What the shapes of a step depend on beside its batch: a step captured in one phase can be replayed in it alone."""
+        return self.task, 0 if self.memory is None else len(self.memory)
 
     def check(self) -> None:
         """Raise what went wrong with values since the last look."""

@@ -134,18 +134,22 @@ class OCS(Learner):
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
         scores, picked = self._pick(criteria, inputs, grads)
-        rows, weights = picked.clamp_min(0), _means(picked)
+        rows, weights = picked, _means(picked)
         if replayed is not None:
             start = count if isinstance(replayed, Tensor) else behind
             positions = (
                 replayed if isinstance(replayed, Tensor) else torch.arange(len(replayed), device=rows.device)
             )
             rows = torch.cat([rows, start + positions])
-            weights = torch.cat([weights, weights.new_full((len(positions),), self.lam / len(positions))])
-        chosen = grads[rows]
+            weights = torch.cat([weights, weights.new_full(positions.shape, self.lam / len(positions))])
+        # whatever is missing or not finite is left out: the best pick stands in for it, with no weight
+        good = (rows >= 0) & grads.finite[rows]
+        weights = torch.where(good, weights, 0)
+        chosen = grads[torch.where(good, rows, picked[0])]
+        chosen.known_finite = True
         gradients = chosen.combine(weights)
         self._step({name: None if name in grads.unused else g for name, g in gradients.items()})
-        loss = torch.where(weights > 0, chosen.losses, 0) @ weights
+        loss = chosen.losses @ weights
         return Step(self, loss, picked, scores)
 
     def _learn_in_two_passes(

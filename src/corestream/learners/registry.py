@@ -103,7 +103,8 @@ def build(
         if field.name not in NOT_ARGUMENTS
     }
     arguments["generator"] = torch.Generator(device).manual_seed(seed)
-    optimizer = torch.optim.SGD(model.parameters(), lr=settings.lr, momentum=settings.momentum)
+    fused = device.type == "cuda"  # one kernel for all parameters
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.lr, momentum=settings.momentum, fused=fused)
     if found.keeps is None:
         return found.learner(model, optimizer, **arguments)
     return found.learner(model, optimizer, _memory(found, settings, stream), **arguments)  # type: ignore[call-arg, arg-type]

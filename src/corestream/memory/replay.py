@@ -41,11 +41,11 @@ class ReplayMemory:
         self.capacity, self.policy, self.balance, self.tasks_expected = capacity, policy, balance, tasks
         self._kept: Samples | None = None
         self._reservoir = Reservoir(capacity) if policy == "reservoir" else None
-        self._passed = 0  # samples seen by the reservoir
+        self._passed = 0  # samples the reservoir holds
 
     def __len__(self) -> int:
         if self._reservoir is not None:
-            return min(self._passed, self.capacity)
+            return self._passed
         return 0 if self._kept is None else len(self._kept)
 
     @property
@@ -100,7 +100,7 @@ class ReplayMemory:
                 f"add is for policy='reservoir', and this memory has policy={self.policy!r}: use store"
             )
         self._reservoir.add(samples, torch.arange(len(samples), device=samples.targets.device), generator)
-        self._passed += len(samples)
+        self._passed = min(self._passed + len(samples), self.capacity)
 
     def store(
         self,

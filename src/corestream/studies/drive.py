@@ -66,16 +66,19 @@ class Driver:
 
     def drive(self) -> None:
         while not self.run.finished:
-            closed = self.run.step()
-            now = time.monotonic()
-            if closed:
-                self._note_task(now)
-            if closed or now - self._reported > REPORT_SECONDS:
-                self._tell(now, closed)
-            if self.stop.signum is not None:
-                self._stop(self.stop.signum)
-            if closed or self._checkpoint_due(now):
-                self.save()
+            self.after_step(self.run.step())
+
+    def after_step(self, closed: bool) -> None:
+        """What is due after a step, which may have closed a task."""
+        now = time.monotonic()
+        if closed:
+            self._note_task(now)
+        if closed or now - self._reported > REPORT_SECONDS:
+            self._tell(now, closed)
+        if self.stop.signum is not None:
+            self._stop(self.stop.signum)
+        if closed or self._checkpoint_due(now):
+            self.save()
 
     def save(self) -> None:
         """A checkpoint never holds a state that has diverged."""

@@ -62,6 +62,7 @@ class Run:
         self.watch = FiniteWatch(config.device)
         self._train: Batches | None = None
         self._batches: Iterator[tuple[Tensor, ...]] | None = None
+        self._order: Tensor | None = None
 
     @property
     def finished(self) -> bool:
@@ -84,7 +85,7 @@ class Run:
 
     def next_batch(self) -> Batch:
         if self._batches is None:
-            self._open_sweep()
+            self.open_sweep()
         assert self._batches is not None
         x, y, *task, index = next(self._batches)
         return Batch(x, y, task[0] if task else None, index)
@@ -97,6 +98,10 @@ class Run:
         picked = batch.index if done.picked is None else _places(batch.index, done.picked)
         self.ledger.count(picked)
         self.records.add(picked, done.scores, len(batch.y))
+
+    @property
+    def sweep_is_open(self) -> bool:
+        return self._batches is not None
 
     def advance(self) -> bool:
         """Move on to the next batch, sweep or task; True where a task was closed."""
@@ -152,7 +157,36 @@ class Run:
         randomness.restore(self.config.device, saved.tensors, saved.facts["random"])
         return saved
 
-    def _open_sweep(self) -> None:
+    @property
+    def batch_size(self) -> int:
+        return int(self.settings.batch_size)
+
+    @property
+    def order(self) -> Tensor:
+        """The places of the training samples in the order of the open sweep."""
+        assert self._train is not None
+        if self._order is None:
+            self._order = self._train.order(self.position.sweep)
+        return self._order
+
+    @property
+    def batch_is_whole(self) -> bool:
+        """Whether the next batch has as many samples as most."""
+        assert self._train is not None
+        return (self.position.batch + 1) * self.batch_size <= self._train.num_samples
+
+    def next_places(self) -> Tensor:
+        """The places of the next batch's samples in the training set."""
+        start = self.position.batch * self.batch_size
+        return self.order[start : start + self.batch_size]
+
+    def batch_at(self, places: Tensor) -> Batch:
+        """The batch of these training samples."""
+        assert self._train is not None
+        x, y, *task, index = self._train.at(places)
+        return Batch(x, y, task[0] if task else None, index)
+
+    def open_sweep(self) -> None:
         """The batches from the position on; a resumed sweep is not started a second time."""
         if self._train is None:
             train = self.training[self.position.task].train
@@ -160,7 +194,7 @@ class Run:
             self.ledger.open_task(self._train)
         if self.position.batch == 0:
             self.learner.start_sweep()
-        self._batches = self._train.batches(self.position.sweep, self.position.batch)
+        self._batches, self._order = self._train.batches(self.position.sweep, self.position.batch), None
 
     def _close_task(self) -> None:
         self.check()

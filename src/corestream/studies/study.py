@@ -9,8 +9,11 @@ from corestream.studies.config import RunConfig, read_config
 from corestream.studies.drive import Options
 from corestream.studies.events import read_events
 from corestream.studies.execute import read_accuracy
+from corestream.studies.lockstep import make_runs_together
 from corestream.studies.pool import Outcome, Watcher, make_runs
 from corestream.studies.results import Result
+
+LANES = 15  # runs side by side on one card: measured, see docs/PERFORMANCE.md
 
 
 class RunSet:
@@ -29,13 +32,22 @@ class RunSet:
     def make(
         self, *, jobs: int | None = None, options: Options | None = None, watcher: Watcher | None = None
     ) -> list[Outcome]:
-        """Make the missing runs, as many at a time as there are cores or as `jobs` says."""
+        """Make the missing runs, `jobs` at a time: otherwise as many as there are cores, or as a card takes side by side."""
         if jobs is not None and jobs < 1:
             raise ConfigError(f"jobs is {jobs}; at least 1 is needed")
         missing = self.missing()
         if not missing:
             return []
-        return make_runs(missing, self.out, jobs=jobs or cores(), options=options, watcher=watcher)
+        on_card = [config for config in missing if config.device == "cuda"]
+        elsewhere = [config for config in missing if config.device != "cuda"]
+        outcomes = []
+        if on_card:  # one process fills the card
+            outcomes += make_runs_together(
+                on_card, self.out, lanes=jobs or LANES, options=options, watcher=watcher
+            )
+        if elsewhere:
+            outcomes += make_runs(elsewhere, self.out, jobs=jobs or cores(), options=options, watcher=watcher)
+        return outcomes
 
     def results(self) -> list[Result]:
         """What the runs found, failed ones included; those never begun or still under way are left out."""

@@ -50,8 +50,8 @@ class Outer(Block):
     def square_norms(self) -> Tensor:
         if self._is_flat:
             left, right = self._flat()
-            norms = torch.linalg.vector_norm(left, dim=1), torch.linalg.vector_norm(right, dim=1)
-            return norms[0].square_().mul_(self._with_bias(norms[1].square_()))
+            lefts, rights = left.norm(dim=1).square_(), right.norm(dim=1).square_()
+            return lefts.mul_(self._with_bias(rights))
         if self.left.positions * (self.left.width + self.right.width) < self.left.width * self.right.width:
             return self._norms_by_tables()
         total = self._bias_rows().square().sum(1) if self.bias is not None else self._zeros(len(self))

@@ -1,0 +1,58 @@
+"""Runs made side by side in one process are the runs that are made alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corestream.studies.config import RunConfig, make_config
+from corestream.studies.execute import execute, read_memory
+from corestream.studies.lockstep import make_runs_together
+from corestream.studies.pool import Outcome, Watcher
+
+
+def config(method: str, seed: int, **given: object) -> RunConfig:
+    return make_config("rotated-digits", method, seed=seed, tasks=2, overrides={"sweeps": 2}, **given)
+
+
+def accuracy(out: Path, made: RunConfig) -> dict[str, object]:
+    return json.loads((out / made.digest() / "accuracy.json").read_text())
+
+
+@pytest.mark.parametrize("method", ["ocs", "uniform", "finetune", "er-reservoir", "gss"])
+def test_runs_in_lockstep_are_bit_equal_to_runs_alone(tmp_path: Path, method: str) -> None:
+    configs = [config(method, seed) for seed in (0, 1)] + [config(method, 2, imbalanced=True)]
+    outcomes = make_runs_together(configs, tmp_path / "together", lanes=2)
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3
+    for one in configs:
+        execute(one, tmp_path / "alone")
+        assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
+        together, alone = (read_memory(tmp_path / where / one.digest()) for where in ("together", "alone"))
+        assert together.keys() == alone.keys()
+        assert all(together[name].equal(alone[name]) for name in alone)
+
+
+def test_one_failing_run_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from corestream.learners.finetune import Finetune
+
+    ordinary = Finetune.end_task
+
+    def failing(self: Finetune, data: object = None) -> None:
+        if self.k == 4:
+            raise RuntimeError("the disk of the cloud has rained")
+        ordinary(self, data)
+
+    monkeypatch.setattr(Finetune, "end_task", failing)
+    bad = make_config("rotated-digits", "finetune", tasks=1, overrides={"sweeps": 1, "k": 4})
+    good = make_config("rotated-digits", "finetune", tasks=1, overrides={"sweeps": 1})
+    told: list[Outcome] = []
+
+    class Listener(Watcher):
+        def ended(self, outcome: Outcome, accuracy: float | None) -> None:
+            told.append(outcome)
+
+    outcomes = make_runs_together([bad, good], tmp_path, lanes=2, watcher=Listener())
+    found = {outcome.config.digest(): outcome.status for outcome in outcomes}
+    assert found == {bad.digest(): "failed", good.digest(): "done"}
+    assert told == outcomes
+    assert "rained" in (tmp_path / bad.digest() / "events.jsonl").read_text()
