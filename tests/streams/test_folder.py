@@ -47,6 +47,20 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
     assert stream.describe()["train"] == [16, 16]
 
 
+def test_a_photograph_taken_sideways_stands_upright(tmp_path: Path) -> None:
+    fill(tmp_path)
+    picture = Image.new("RGB", (20, 10))
+    picture.paste((255, 255, 255), (0, 0, 10, 10))
+    sideways = Image.Exif()
+    sideways[0x0112] = 6  # to be turned by a quarter
+    picture.save(tmp_path / "ant/0.jpg", exif=sideways)
+    stream = from_folder(tmp_path, image_size=8, test_share=0.1)
+    x = torch.cat([stream[0].train.tensors()[0], stream[0].test.tensors()[0]])
+    photograph = x[x.mean((1, 2, 3)).sub(0.5).abs().argmin()]
+    assert photograph[:, :3].mean() > 0.9
+    assert photograph[:, -3:].mean() < 0.1
+
+
 def test_folder_stands_in_for_a_benchmarks_name(tmp_path: Path) -> None:
     fill(tmp_path)
     stream = benchmark(f"folder:{tmp_path}", classes_per_task=1, image_size=8, noise=0.5, scenario="class")

@@ -1,5 +1,7 @@
 """Noise in the inputs and in the labels of a task's training samples, recorded sample by sample."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +10,9 @@ from torch import Tensor
 
 from corestream.streams.seeds import generator
 
-NOISE_STYLES = ("float", "bytes")
+NOISE_BLOCK = (
+    2048  # images with a generator of their own: the noise of a task is drawn by all processors at once
+)
 
 
 @dataclass(frozen=True)
@@ -22,9 +26,15 @@ class Corruption:
 
     def noise(self, shape: tuple[int, ...]) -> np.ndarray:
         """The same at every call: N(0, 1), or that written into bytes as the authors' program does."""
-        count = int(self.is_noise.sum())
-        seed, name, task = self.key
-        noise = generator(seed, name, task, "noise").standard_normal((count, *shape), dtype=np.float32)
+        noise = np.empty((int(self.is_noise.sum()), *shape), dtype=np.float32)
+        blocks = range(0, len(noise), NOISE_BLOCK)
+
+        def fill(first: int) -> None:
+            random = generator(*self.key, "noise", first)
+            random.standard_normal(dtype=np.float32, out=noise[first : first + NOISE_BLOCK])
+
+        with ThreadPoolExecutor(min(len(blocks) or 1, os.cpu_count() or 1)) as pool:
+            list(pool.map(fill, blocks))
         return noise.astype(np.int16).astype(np.uint8) if self.in_bytes else noise
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from corestream.errors import ConfigError, DataError
@@ -85,7 +85,7 @@ def _read(root: Path, classes: list[str], size: int, skipped: list[str]) -> tupl
                 continue
             try:
                 pictures.append(_picture(file, size))
-            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            except Exception as error:  # decoders raise anything on damaged input
                 skipped.append(f"{file}: {type(error).__name__}: {error}")
                 continue
             labels.append(label)
@@ -99,7 +99,8 @@ def _picture(file: Path, size: int) -> np.ndarray:
     with Image.open(file) as image:
         if max(image.size) > MAX_SIDE:
             raise ValueError(f"{image.width} × {image.height} pixels, more than {MAX_SIDE} on a side")
-        return np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+        upright = ImageOps.exif_transpose(image).convert("RGB")
+        return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
 
 
 def _visible(folder: Path) -> Iterator[Path]:

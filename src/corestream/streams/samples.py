@@ -96,20 +96,18 @@ class Samples:
         whole = len(self.rows) == len(images) and bool((self.rows == torch.arange(len(self.rows))).all())
         chosen = images if whole else images.index_select(0, self.rows.to(device))
         if bytes_noise:
-            chosen = self._with_noise(chosen)
+            chosen = self._with_noise(chosen.clone())
         drawn = chosen if self.render is None else self.render(chosen)
         if bytes_noise or not bool(self.is_noise.any()):
             return drawn, self.scale
-        finished = drawn.clone() if self.scale is None else self.scale(drawn)
-        return self._with_noise(finished), None
+        return self._with_noise(drawn.clone() if self.scale is None else self.scale(drawn)), None
 
     def _with_noise(self, images: Tensor) -> Tensor:
+        """The images, some of them overwritten."""
         assert self.corruption is not None
         places = self.is_noise.nonzero().squeeze(1).to(images.device)
-        noise = self.corruption.noise(tuple(images.shape[1:]))
-        noisy = images.clone()
-        noisy[places] = torch.from_numpy(noise).to(images.device)
-        return noisy
+        noise = torch.from_numpy(self.corruption.noise(tuple(images.shape[1:])))
+        return images.index_copy_(0, places, noise.to(images.device))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 import hashlib
+import io
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 from corestream.errors import DataError
 from corestream.streams.datasets import SOURCES, load
-from corestream.streams.datasets.download import fetch
+from corestream.streams.datasets.download import fetch, progress_bar
 from corestream.streams.datasets.source import Download, Source
 
 
@@ -121,6 +122,21 @@ def test_files_already_there_are_left_alone(mirror: str, tmp_path: Path) -> None
     assert fetch_here(one_file(f"{mirror}/first"), tmp_path) == []
     assert (tmp_path / "set/file").read_bytes() == b"a sample"
     assert Mirror.asked == []
+
+
+def test_the_progress_bar_is_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress_bar("train.gz") as bar:
+        bar.total = 4_000_000
+        bar.update(1_000_000)
+        bar.close()
+    assert "train.gz" in terminal.getvalue()
+    assert "1.0/4.0 MB" in terminal.getvalue()
 
 
 def test_every_published_address_is_https_with_a_checksum() -> None:

@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 from corestream.errors import ConfigError, DataError
 from corestream.streams.datasets.catalogue import SOURCES
 from corestream.streams.datasets.dataset import Dataset, Part
+from corestream.streams.datasets.reading import reading
 from corestream.streams.datasets.source import ENVIRONMENT, Source, data_root
 
 __all__ = ["SOURCES", "Dataset", "Part", "data_root", "load", "source"]
@@ -29,7 +30,8 @@ def load(name: str, *, data_dir: Path | None = None, offline: bool = False) -> D
         from corestream.streams.datasets.download import fetch
 
         fetch(entry, root)
-    key = (name, *((str(root / file), (root / file).stat().st_mtime_ns) for file in entry.files))
+    with reading(root):
+        key = (name, *((str(root / file), (root / file).stat().st_mtime_ns) for file in entry.files))
     dataset = _in_use.get(key)
     if dataset is None:
         read = entry.read(root)

@@ -32,7 +32,7 @@ class Source:
     downloads: tuple[Download, ...] = field(default=(), repr=False)
 
     def missing(self, root: Path) -> list[str]:
-        return [file for file in self.files if not (root / file).is_file()]
+        return [file for file in self.files if not os.path.isfile(root / file)]
 
     def sample_note(self, found: tuple[int, int]) -> str:
         """Text for cards and figures where the files hold fewer images than were published."""
