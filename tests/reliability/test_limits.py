@@ -50,6 +50,7 @@ grads.squares()
 linear = peak()
 grads.gram()
 print(json.dumps({
+    "layers": len(layers),
     "factors": sum(kept),
     "linear": linear - plain,
     "gram": peak() - plain,
@@ -58,17 +59,17 @@ print(json.dumps({
 """
 
 
-@pytest.mark.parametrize("kind", ["mlp", "conv"])
+@pytest.mark.parametrize("kind", ["mlp", pytest.param("conv", marks=pytest.mark.slow)])
 def test_the_engine_stays_under_its_budget_at_4096_samples(kind):
     """Over a plain step: each layer's factors twice (as captured, and cleaned of values that are not finite), the budget
-    and the Gram matrix; never samples × parameters, nor the unfolded pictures of a convolution."""
+    and a Gram matrix for each layer; never samples × parameters, nor the unfolded pictures of a convolution."""
     budget, slack, gram = 16 << 20, 48 << 20, 4096 * 4096 * 4
     done = subprocess.run(
         [sys.executable, "-c", ENGINE, kind, str(budget)], capture_output=True, text=True, check=True
     )
     found = json.loads(done.stdout)
     assert found["linear"] < 2 * found["factors"] + budget + slack
-    assert found["gram"] < 2 * found["factors"] + budget + slack + 3 * gram
+    assert found["gram"] < 2 * found["factors"] + budget + slack + (3 + found["layers"]) * gram
     if kind == "mlp":
         assert found["gram"] < found["matrix"] / 5
     else:
