@@ -92,10 +92,10 @@ def _print_card(card: dict[str, Any], console: Console) -> None:
     if card["skipped"]:
         console.print(f"left out, for they hold no image ({len(card['skipped'])}):")
         for name in card["skipped"]:
-            console.print(f"  {escape(name)}", highlight=False)
+            console.print(f"  {escape(name)}", highlight=False, soft_wrap=True)
     if card["files_note"]:
         console.print(f"[yellow]{escape(card['files_note'])}[/]")
-    console.print(f"contact sheet: {escape(card['sheet'])}", highlight=False)
+    console.print(f"contact sheet: {escape(card['sheet'])}", highlight=False, soft_wrap=True)
 
 
 def _counts_table(card: dict[str, Any]) -> Table:
