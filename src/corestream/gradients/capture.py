@@ -11,7 +11,17 @@ from torch import Tensor, nn
 
 from .blocks import Block
 from .blocks.assemble import assemble
-from .calling import LossFn, Parameters, call, check_batch, check_losses, cross_entropy, trainable, unwrap
+from .calling import (
+    LossFn,
+    Parameters,
+    call,
+    check_batch,
+    check_losses,
+    cross_entropy,
+    map_inputs,
+    trainable,
+    unwrap,
+)
 from .general import general_rows
 from .graph import Graph
 from .layout import Layout, Pattern, candidates, fits, pattern, probe_weights, tolerance
@@ -79,14 +89,16 @@ def capture(
     max_bytes: int,
 ) -> PerSampleGradients:
     """One forward, one backward; the layers' inputs and output gradients become blocks."""
-    with torch.enable_grad(), Recorder(model, wanted) as recorder:
-        outputs = call(model, inputs)
-        losses = check_losses((loss_fn or cross_entropy)(outputs, targets), count)
     dtype = compute_dtype(wanted)
-    if not losses.requires_grad:
-        return PerSampleGradients(losses.detach(), outputs, [], wanted, max_bytes)
-    with torch.enable_grad():
-        blocks = _blocks(model, losses, recorder.calls, wanted, dtype, max_bytes)
+    with torch.inference_mode(False), torch.enable_grad(), Recorder(model, wanted) as recorder:
+        outputs = call(model, map_inputs(_ordinary, inputs))
+        losses = check_losses((loss_fn or cross_entropy)(outputs, _ordinary(targets)), count)
+        if not losses.requires_grad:
+            return PerSampleGradients(losses.detach().to(dtype), outputs, [], wanted, max_bytes)
+        calls, recorder.calls = recorder.calls, []  # a checkpoint's second forward tells nothing new
+        state = (_identity(loss_fn), *recorder.modes)
+        # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
+        blocks = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
     return PerSampleGradients(
         losses.detach().to(dtype), outputs, assemble(blocks, max_bytes), wanted, max_bytes
     )
@@ -96,6 +108,7 @@ def _blocks(
     model: nn.Module,
     losses: Tensor,
     calls: list[Call],
+    state: tuple[Any, ...],
     wanted: dict[str, Tensor],
     dtype: torch.dtype,
     max_bytes: int,
@@ -104,7 +117,7 @@ def _blocks(
     calls = [one for one in calls if one.edge.node in graph.nodes]
     uncovered = _uncovered(graph, calls, wanted)
     calls = _still_needed(calls, uncovered)
-    key = tuple((one.label, one.module.training, *_pattern(one, len(losses))) for one in calls)
+    key = (state, *((one.label, *_pattern(one, len(losses))) for one in calls))
     layouts = _LAYOUTS.setdefault(model, {}).get(key)
     keep_graph = layouts is None or None in layouts or bool(uncovered)
     gradients = _edge_gradients(losses, calls, torch.ones_like(losses), keep_graph=keep_graph)
@@ -125,8 +138,13 @@ def _blocks(
 def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor]) -> frozenset[str]:
     """Parameters used more often than the recorded calls explain, or whose recorded input has been changed since."""
     recorded = Counter(name for one in calls for name in one.names.values())
-    uses = zip(wanted, graph.uses(wanted.values()), strict=True)
-    often = {name for name, count in uses if count > recorded[name]}
+    uses = dict(zip(wanted, graph.uses(wanted.values()), strict=True))
+    if 0 in uses.values() and graph.hides_parameters():
+        raise ValueError(
+            "the model checkpoints activations with use_reentrant=True, which hides the parameters inside from autograd: "
+            "give torch.utils.checkpoint use_reentrant=False"
+        )
+    often = {name for name, count in uses.items() if count > recorded[name]}
     changed = {n for one in calls if one.inputs._version != one.version for n in one.names.values()}
     return frozenset(often | changed)
 
@@ -153,22 +171,31 @@ def _edge_gradients(
 def _probe(
     model: nn.Module, key: tuple[Any, ...], losses: Tensor, calls: list[Call], plain: Sequence[Tensor | None]
 ) -> tuple[Layout | None, ...]:
-    """Find each call's layout, and remember it once every call has shown a gradient to judge by."""
+    """Find each call's layout, and remember it once every call has shown a gradient that leaves no doubt."""
     weights = probe_weights(losses)
     weighted = _edge_gradients(losses, calls, weights, keep_graph=True)
     tol = tolerance([gradient for gradient in plain if gradient is not None])
     layouts: list[Layout | None] = []
+    sure = all(gradient is not None and bool(gradient.any()) for gradient in plain)
     for one, before, after in zip(calls, plain, weighted, strict=True):
-        options = candidates(_pattern(one, len(losses)))
-        if before is None or after is None:
-            layouts.append(next(options, None))
-            continue
-        layouts.append(
-            next((o for o in options if fits(o, before, after, weights, one.events[1], tol)), None)
-        )
-    if all(gradient is not None and bool(gradient.any()) for gradient in plain):
+        options = list(candidates(_pattern(one, len(losses))))
+        if before is not None and after is not None:
+            options = [o for o in options if fits(o, before, after, weights, one.events[1], tol)]
+        layouts.append(options[0] if options else None)
+        sure = sure and (len(options) < 2 or len(losses) == 1)
+    if sure:
         _LAYOUTS[model][key] = tuple(layouts)
     return tuple(layouts)
+
+
+def _ordinary(x: Any) -> Any:
+    """A tensor made under inference_mode cannot be part of a backward pass; its copy can."""
+    return x.clone() if isinstance(x, Tensor) and x.is_inference() else x
+
+
+def _identity(loss_fn: LossFn | None) -> Any:
+    """What tells one loss from another: its code, so that a lambda written in a loop stays the same one."""
+    return getattr(loss_fn, "__code__", type(loss_fn))
 
 
 def _seen(

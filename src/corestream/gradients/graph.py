@@ -40,5 +40,9 @@ class Graph:
         """How many operations take each parameter in."""
         return [self._uses(self._leaves.get(id(parameter))) for parameter in parameters]
 
+    def hides_parameters(self) -> bool:
+        """Whether a reentrant checkpoint is part of it, whose own graph is made only in the backward pass."""
+        return any(node.name() == "CheckpointFunctionBackward" for node in self.nodes)
+
     def _uses(self, node: Any) -> int:
         return sum(self._uses(c) if c.name() in HANDED_ON else 1 for c in self._consumers.get(node, ()))

@@ -63,13 +63,13 @@ def tolerance(gradients: Sequence[Tensor]) -> float:
         return 3e-2
     if any(gradient.is_cuda for gradient in gradients):
         return 5e-3  # TF32
-    return 1e-4
+    return 1e-11 if all(gradient.dtype == torch.float64 for gradient in gradients) else 2e-5
 
 
 def fits(layout: Layout, plain: Tensor, weighted: Tensor, weights: Tensor, event: int, tol: float) -> bool:
     """Whether `weighted` is `plain` with each sample times its weight, when read in this layout."""
-    plain, weighted = (layout.samples(x, len(weights), event).flatten(1).float() for x in (plain, weighted))
-    expected = plain * weights.float()[:, None]
+    plain, weighted = (layout.samples(x, len(weights), event).flatten(1).double() for x in (plain, weighted))
+    expected = plain * weights.double()[:, None]
     good = torch.isfinite(expected) & torch.isfinite(weighted)
     error = torch.where(good, expected - weighted, 0).abs().max()
     return bool(error <= tol * torch.where(good, expected, 0).abs().max())
