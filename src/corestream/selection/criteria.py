@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..gradients import PerSampleGradients
+from ..gradients.precision import full_precision
 
 ROUTES = ("auto", "gram", "linear")
 
@@ -24,6 +25,7 @@ class Criteria(NamedTuple):
     finite: Tensor
 
 
+@full_precision
 def gradient_criteria(
     grads: PerSampleGradients, reference: PerSampleGradients | None = None, route: str = "auto"
 ) -> Criteria:
@@ -31,15 +33,14 @@ def gradient_criteria(
     route = _checked(route)
     by_gram = route == "gram" or (route == "auto" and _gram_is_cheaper(grads))
     if by_gram:
-        table = grads.gram()
-        inverse = _inverse(table.diagonal().clamp_min(0).sqrt())
-        similarity, diversity = _from_gram(table, inverse, grads.finite)
+        similarity, diversity = _from_gram(grads.gram(), grads.finite)
     else:
         similarity, diversity = _from_passes(grads)
     affinity = torch.zeros_like(similarity) if reference is None else _affinity(grads, reference, route)
     return Criteria(similarity, diversity, affinity, grads.finite)
 
 
+@full_precision
 def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") -> Criteria:
     """The same where one pass went over the samples, the first `count`, and the reference behind them."""
     others = len(both) - count
@@ -54,10 +55,9 @@ def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") ->
         both.norms()  # once for all
         return gradient_criteria(both[:count], both[count:], route)
     table, finite = both.gram(), both.finite[:count]  # one table, cut in three
-    inverse = _inverse(table.diagonal()[:count].clamp_min(0).sqrt())
-    similarity, diversity = _from_gram(table[:count, :count], inverse, finite)
-    squared = table[count:, count:].sum()
-    affinity = table[:count, count:].sum(1) * inverse * _inverse(squared.clamp_min(0).sqrt())
+    similarity, diversity = _from_gram(table[:count, :count], finite)
+    scale = _inverse_root(table.diagonal()[:count]) * _inverse_root(table[count:, count:].sum())
+    affinity = table[:count, count:].sum(1) * scale
     return Criteria(similarity, diversity, affinity, finite)
 
 
@@ -72,56 +72,59 @@ def _gram_is_cheaper(grads: PerSampleGradients) -> bool:
     return grads.gram_cost(len(grads), len(grads)) <= 5 * grads.pass_cost(len(grads))
 
 
-def _from_gram(gram: Tensor, inverse: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
+def _from_gram(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
+    squared = gram.diagonal()
+    inverse = _inverse_root(squared)
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
-    similarity = rows * inverse * _inverse(rows.sum().clamp_min(0).sqrt())
-    cosines = (gram @ inverse) * inverse  # Σ_p cos(g_n, g_p), itself included
-    return similarity, _diversity(cosines, inverse, finite)
+    similarity = rows * (inverse * _inverse_root(rows.sum()))
+    return similarity, _diversity(gram @ inverse, squared, inverse, finite)
 
 
 def _from_passes(grads: PerSampleGradients) -> tuple[Tensor, Tensor]:
     """Two weighted sums of gradients and two products with them: linear in the number of samples."""
-    inverse = _inverse(grads.norms())
+    squared = grads.norms().square()
+    inverse = _inverse_root(squared)
     total = grads.combine(torch.ones_like(inverse))
-    similarity = grads.dot(total) * inverse * _inverse(_norm(total))
-    cosines = grads.dot(grads.combine(inverse)) * inverse
-    return similarity, _diversity(cosines, inverse, grads.finite)
+    similarity = grads.dot(total) * (inverse * _inverse_root(_square(total)))
+    return similarity, _diversity(grads.dot(grads.combine(inverse)), squared, inverse, grads.finite)
 
 
-def _diversity(cosines: Tensor, inverse: Tensor, finite: Tensor) -> Tensor:
-    """Eq. 4: a sample alone has diversity 0; samples that are not finite count for nothing."""
-    itself = (inverse > 0).to(cosines.dtype)
-    return (itself - cosines) / (finite.sum() - 1).clamp_min(1)
+def _diversity(products: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor) -> Tensor:
+    """Eq. 4 from Σ_p ⟨g_n, g_p/‖g_p‖⟩, the sample itself included: it is taken out again.
+
+    A sample alone has diversity 0; samples that are not finite count for nothing.
+    """
+    return (squared * inverse - products) * inverse / (finite.sum() - 1).clamp_min(1)
 
 
 def _affinity(grads: PerSampleGradients, reference: PerSampleGradients, route: str) -> Tensor:
-    inverse = _inverse(grads.norms())
+    inverse = _inverse_root(grads.norms().square())
     n, m = len(grads), len(reference)
     linear = grads.pass_cost(n + m)
     if route == "linear" or (route == "auto" and linear < grads.gram_cost(n + m, m)):
-        mean = reference.combine(torch.ones_like(reference.losses))
-        return grads.dot(mean) * inverse * _inverse(_norm(mean))
-    squared = reference.gram().sum()
-    return grads.gram(reference).sum(1) * inverse * _inverse(squared.clamp_min(0).sqrt())
+        total = reference.combine(torch.ones_like(reference.losses))
+        return grads.dot(total) * (inverse * _inverse_root(_square(total)))
+    return grads.gram(reference).sum(1) * (inverse * _inverse_root(reference.gram().sum()))
 
 
+@full_precision
 def vector_criteria(vectors: Tensor, reference: Tensor | None = None) -> Criteria:
     """The same criteria on the rows of a matrix: raw inputs or features in place of gradients."""
     finite = torch.isfinite(vectors).all(1)
-    vectors = torch.where(finite[:, None], vectors, 0)
-    inverse = _inverse(vectors.norm(dim=1))
-    similarity, diversity = _from_gram(vectors @ vectors.T, inverse, finite)
+    vectors = vectors.masked_fill(~finite[:, None], 0)
+    similarity, diversity = _from_gram(vectors @ vectors.T, finite)
     affinity = torch.zeros_like(similarity)
     if reference is not None:
-        mean = torch.where(torch.isfinite(reference).all(1, keepdim=True), reference, 0).sum(0)
-        affinity = vectors @ mean * inverse * _inverse(mean.norm())
+        total = reference.masked_fill(~torch.isfinite(reference).all(1, keepdim=True), 0).sum(0)
+        scale = _inverse_root(vectors.square().sum(1)) * _inverse_root(total.square().sum())
+        affinity = vectors @ total * scale
     return Criteria(similarity, diversity, affinity, finite)
 
 
-def _inverse(norm: Tensor) -> Tensor:
-    """1 / norm, and 0 where the norm is 0: a zero gradient has cosine 0 with everything."""
-    return torch.where(norm > 0, 1 / norm, 0)
+def _inverse_root(squared: Tensor) -> Tensor:
+    """1 / norm. A zero gradient gets some large number, and its products of zero leave every cosine at 0."""
+    return squared.clamp_min(torch.finfo(squared.dtype).tiny).rsqrt()
 
 
-def _norm(gradient: dict[str, Tensor]) -> Tensor:
-    return torch.stack([part.square().sum() for part in gradient.values()]).sum().sqrt()
+def _square(gradient: dict[str, Tensor]) -> Tensor:
+    return torch.stack([part.square().sum() for part in gradient.values()]).sum()
