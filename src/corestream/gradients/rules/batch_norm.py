@@ -47,7 +47,8 @@ def frozen_forward(module: AnyBatchNorm) -> Any:
     def forward(x: Tensor) -> Tensor:
         module._check_input_dim(x)
         mean, variance = statistics(module, x)
-        return F.batch_norm(x, mean, variance, module.weight, module.bias, training=False, eps=module.eps)
+        weight, bias = (p if p is None else p.to(mean.dtype) for p in (module.weight, module.bias))
+        return F.batch_norm(x, mean, variance, weight, bias, training=False, eps=module.eps)
 
     return forward
 
@@ -57,5 +58,6 @@ def batch_norm(seen: Seen) -> list[Block]:
     module = seen.module
     assert isinstance(module, AnyBatchNorm)
     flat = seen.inputs.flatten(0, 1)
-    normalized = F.batch_norm(flat, *statistics(module, flat), training=False, eps=module.eps)
+    mean, variance = (constant.to(flat.dtype) for constant in statistics(module, flat))
+    normalized = F.batch_norm(flat, mean, variance, training=False, eps=module.eps)
     return channel_rows(seen, normalized.view_as(seen.inputs))

@@ -53,7 +53,10 @@ def instance_norm(seen: Seen) -> list[Block]:
     if module.training or not module.track_running_stats:
         normalized = F.instance_norm(flat, eps=module.eps)
     else:
-        normalized = F.batch_norm(flat, module.running_mean, module.running_var, eps=module.eps)
+        assert module.running_mean is not None
+        assert module.running_var is not None
+        mean, variance = module.running_mean.to(flat.dtype), module.running_var.to(flat.dtype)
+        normalized = F.batch_norm(flat, mean, variance, eps=module.eps)
     return channel_rows(seen, normalized.view_as(seen.inputs))
 
 
