@@ -74,7 +74,8 @@ class Learner:
         """Learn from a batch. `task` goes to the model as its second argument; `ids` travel with samples that are kept."""
         inputs = x if task is None else (x, task)
         check_batch(self.device, (inputs, y))
-        return self._learn(inputs, y, ids)
+        with torch.enable_grad():
+            return self._learn(inputs, y, ids)
 
     def start_sweep(self) -> None:
         """A new pass over the task's data begins."""

@@ -179,7 +179,10 @@ class ReplayMemory:
                 f"reservoir.{name}": value for name, value in self._reservoir.state_dict().items()
             }
         if self._kept is not None:
-            state |= {f"samples.{name}": value.clone() for name, value in self._kept.state_dict().items()}
+            state |= {
+                f"samples.{name}": value.clone(memory_format=torch.contiguous_format)
+                for name, value in self._kept.state_dict().items()
+            }
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
