@@ -22,7 +22,7 @@ from .calling import (
     trainable,
     unwrap,
 )
-from .general import general_rows
+from .general import Spoiled, general_rows
 from .graph import Graph
 from .layout import Layout, Pattern, candidates, fits, pattern, probe_weights, tolerance
 from .per_sample import PerSampleGradients, compute_dtype
@@ -50,7 +50,7 @@ def per_sample_gradients(
     trainable parameters. Working memory beyond the layers' own inputs and output gradients stays under `max_bytes`.
 
     The forward pass draws from torch's generator what the model's own would (dropout); nothing else of the model or of torch's
-    state is changed. BatchNorm layers that would use their batch's statistics get them as constants.
+    state is changed. Only where some losses are not finite and the general path would spread it, there is a second forward pass. BatchNorm layers that would use their batch's statistics get them as constants.
     """
     model = unwrap(model)
     wanted = trainable(model, parameters)
@@ -80,6 +80,29 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
 
 
 def capture(
+    model: nn.Module,
+    loss_fn: LossFn | None,
+    inputs: Any,
+    targets: Any,
+    count: int,
+    wanted: dict[str, Tensor],
+    max_bytes: int,
+) -> PerSampleGradients:
+    """The gradients of a checked batch; a second pass only where one sample's NaN would reach the others."""
+    try:
+        return _pass(model, loss_fn, inputs, targets, count, wanted, max_bytes)
+    except Spoiled as spoiled:
+        if not isinstance(targets, Tensor):
+            raise
+        rows, bad = spoiled.stand_ins()
+        grads = _pass(
+            model, loss_fn, map_inputs(lambda x: x[rows], inputs), targets[rows], count, wanted, max_bytes
+        )
+        grads.losses = torch.where(bad, torch.nan, grads.losses)
+        return grads
+
+
+def _pass(
     model: nn.Module,
     loss_fn: LossFn | None,
     inputs: Any,

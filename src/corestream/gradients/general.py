@@ -5,7 +5,23 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..errors import NonFiniteError
 from .blocks import Rows
+
+
+class Spoiled(NonFiniteError):
+    """Some losses are not finite, and 0 × NaN is NaN: the others' backward passes would meet what they left behind."""
+
+    def __init__(self, losses: Tensor) -> None:
+        self.losses = losses.detach()
+        bad = (~torch.isfinite(self.losses)).nonzero().flatten().tolist()
+        super().__init__(f"the losses of samples {bad} are not finite, and spoil the gradients of the others")
+
+    def stand_ins(self) -> tuple[Tensor, Tensor]:
+        """For each sample the one to put in its place, itself where it is finite; and which were not."""
+        bad = ~torch.isfinite(self.losses)
+        rows = torch.arange(len(bad), device=bad.device)
+        return torch.where(bad, rows[~bad][0], rows), bad
 
 
 def general_rows(
@@ -19,6 +35,10 @@ def general_rows(
             f"{max_bytes:,}. No layer rule covers how the model uses them: raise max_bytes, take smaller batches, freeze them, or "
             "leave them out of the selection with parameters="
         )
+    if not losses.is_cuda:
+        finite = torch.isfinite(losses)
+        if bool(finite.any()) and not bool(finite.all()):
+            raise Spoiled(losses)
     values = [
         torch.zeros(len(losses), *parameter.shape, dtype=dtype, device=parameter.device)
         for parameter in parameters.values()
