@@ -50,7 +50,8 @@ def per_sample_gradients(
     trainable parameters. Working memory beyond the layers' own inputs and output gradients stays under `max_bytes`.
 
     The forward pass draws from torch's generator what the model's own would (dropout); nothing else of the model or of torch's
-    state is changed. Only where some losses are not finite and the general path would spread it, there is a second forward pass. BatchNorm layers that would use their batch's statistics get them as constants.
+    state is changed. Only where some losses are not finite and the general path would spread it, there is a second forward pass.
+    BatchNorm layers that would use their batch's statistics get them as constants.
     """
     model = unwrap(model)
     wanted = trainable(model, parameters)
