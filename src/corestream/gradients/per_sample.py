@@ -9,7 +9,7 @@ from torch import Tensor
 from .blocks import Block
 from .blocks.assemble import pairs
 from .blocks.block import Index
-
+from .precision import full_precision
 
 LAUNCH_COST = 2 * 10**8
 
@@ -63,28 +63,28 @@ class PerSampleGradients:
     def finite(self) -> Tensor:
         """[N] bool: whether the sample's loss and gradient are finite."""
         if self._finite is None:
-            self._finite = torch.isfinite(self.losses + self._square_norms())
+            self._finite = (self.losses + self._square_norms()).abs() < torch.inf
         return self._finite
 
     def norms(self) -> Tensor:
         """‖g_n‖, shape [N]."""
-        return torch.where(self.finite, self._square_norms(), 0).clamp_min(0).sqrt()
+        return self._zeroed(self._square_norms(), ~self.finite).clamp_min(0).sqrt()
 
+    @full_precision
     def gram(self, other: "PerSampleGradients | None" = None) -> Tensor:
         """⟨g_n, h_m⟩, shape [N, M]; `other` are gradients of the same model, and these themselves when it is not given."""
         table = self._raw_gram(self if other is None else other)
         if other is None:
-            self._norms = table.diagonal()
-            keep = self.finite
-            return _where(keep[:, None] & keep, table)
-        return _where(self.finite[:, None] & other.finite, table)
+            self._norms = table.diagonal().clone()
+        return self._zeroed(table, ~self.finite[:, None] | ~(self if other is None else other).finite)
 
+    @full_precision
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
         """⟨g_n, v⟩, shape [N], for a parameter-shaped v; parameters it leaves out count as zero."""
         if unknown := sorted(set(direction) - set(self._parameters)):
             raise ValueError(f"direction: {', '.join(unknown)} are no trainable parameters of the model")
         products = [block.dot(direction) for block in self._blocks]
-        return _where(self.finite, self._sum(products, len(self)))
+        return self._zeroed(self._sum(products, len(self)), ~self.finite)
 
     def combine(self, weights: Tensor) -> dict[str, Tensor]:
         """Σ_n w_n g_n: the gradient of any weighted choice of the samples, with no second pass."""
@@ -107,6 +107,7 @@ class PerSampleGradients:
         """What a card could have multiplied while it starts the kernels of one block."""
         return LAUNCH_COST if self.losses.is_cuda else 0
 
+    @full_precision
     def _reduce(self, verb: str, weights: Tensor) -> dict[str, Tensor]:
         if weights.shape != self.losses.shape:
             raise ValueError(
@@ -131,6 +132,7 @@ class PerSampleGradients:
             return self._blocks
         return [block.masked(finite) for block in self._blocks]
 
+    @full_precision
     def _square_norms(self) -> Tensor:
         if self._norms is None:
             self._norms = self._sum([block.square_norms() for block in self._blocks], len(self))
@@ -154,13 +156,13 @@ class PerSampleGradients:
             total = total + product
         return total
 
+    @staticmethod
+    def _zeroed(values: Tensor, bad: Tensor) -> Tensor:
+        return values.masked_fill(bad, 0) if bad.is_cuda or bool(bad.any()) else values
+
     @property
     def _dtype(self) -> torch.dtype:
-        return compute_dtype(self._parameters)
-
-
-def _where(keep: Tensor, values: Tensor) -> Tensor:
-    return values if not keep.is_cuda and bool(keep.all()) else torch.where(keep, values, 0)
+        return self.losses.dtype
 
 
 def compute_dtype(parameters: Mapping[str, Tensor]) -> torch.dtype:

@@ -82,6 +82,7 @@ class OCS(Learner):
         self.task_free, self.max_bytes = task_free, max_bytes
         self.selected = None if parameters is None else list(trainable(self.model, parameters))
         self.candidates = Reservoir(candidates)
+        self._known_shares: dict[tuple[int, int], Tensor] = {}
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # since the last task ended
 
@@ -134,23 +135,30 @@ class OCS(Learner):
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
         scores, picked = self._pick(criteria, inputs, grads)
-        rows, weights = picked, _means(picked)
+        rows = picked.clamp_min(0)
         if replayed is not None:
             start = count if isinstance(replayed, Tensor) else behind
             positions = (
                 replayed if isinstance(replayed, Tensor) else torch.arange(len(replayed), device=rows.device)
             )
             rows = torch.cat([rows, start + positions])
-            weights = torch.cat([weights, weights.new_full(positions.shape, self.lam / len(positions))])
         # whatever is missing or not finite is left out: the best pick stands in for it, with no weight
-        good = (rows >= 0) & grads.finite[rows]
-        weights = torch.where(good, weights, 0)
-        chosen = grads[torch.where(good, rows, picked[0])]
+        good = grads.finite[rows]
+        weights = self._shares(len(picked), len(rows) - len(picked)).to(grads.losses.dtype) * good
+        weights[: len(picked)] /= weights[: len(picked)].sum().clamp_min(1)
+        chosen = grads[torch.where(good, rows, rows[0])]
         chosen.known_finite = True
         gradients = chosen.combine(weights)
         self._step({name: None if name in grads.unused else g for name, g in gradients.items()})
         loss = chosen.losses @ weights
         return Step(self, loss, picked, scores)
+
+    def _shares(self, picks: int, replays: int) -> Tensor:
+        """1 for each pick, and λ over all replayed samples; made once for each pair of numbers."""
+        if (picks, replays) not in self._known_shares:
+            shares = [1.0] * picks + [self.lam / max(1, replays)] * replays
+            self._known_shares[picks, replays] = torch.tensor(shares, device=self.device)
+        return self._known_shares[picks, replays]
 
     def _learn_in_two_passes(
         self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
@@ -184,13 +192,13 @@ class OCS(Learner):
         """The k best samples, or k at random while the task is new."""
         scores = weigh(criteria, self.tau, self.weights)
         if scores.total.is_cuda:
-            self._spoil(~criteria.finite.any())
+            self._spoil(scores.total.max() == -torch.inf)
         else:
             require_finite(scores.total, inputs, grads)
         chance = torch.rand(
             len(scores.total), generator=self.generator, device=self.device, dtype=scores.total.dtype
         )
-        chance = torch.where(criteria.finite, chance, -torch.inf)
+        chance = chance.masked_fill(~criteria.finite, -torch.inf)
         return scores, top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
 
     # The memory
@@ -267,9 +275,3 @@ def _join(parts: list[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:
     if len(parts) == 1:
         return parts[0]
     return join_inputs([inputs for inputs, _ in parts]), torch.cat([targets for _, targets in parts])
-
-
-def _means(picked: Tensor) -> Tensor:
-    """Equal weights over the picks that are there."""
-    there = (picked >= 0).float()
-    return there / there.sum().clamp_min(1)

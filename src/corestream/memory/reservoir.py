@@ -35,7 +35,7 @@ class Reservoir:
         turn = there.cumsum(0) + self._passed  # 1 for the first sample ever
         chance = torch.rand(rows.shape, generator=generator, device=rows.device, dtype=torch.float64)
         place = torch.where(turn <= self.capacity, turn - 1, (chance * turn).long())
-        place = torch.where(there, place, self.capacity).clamp_max(self.capacity)
+        place = place.masked_fill(~there, self.capacity).clamp_max(self.capacity)
         retaken = (place == place.unsqueeze(1)).triu(1).any(1)  # by a later sample of the same batch
         place = place.masked_fill(retaken, self.capacity)
         chosen = rows.clamp_min(0)

@@ -35,14 +35,15 @@ def top(total: Tensor, k: int) -> Tensor:
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     values, indices = total.topk(min(k, len(total)))
-    return torch.where(values > -torch.inf, indices, -1)
+    return indices.masked_fill(values == -torch.inf, -1)
 
 
 def weigh(criteria: Criteria, tau: float, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Scores:
     """α S + β V + γ τ A (Eq. 8)."""
     similarity, diversity, affinity, finite = criteria
-    total = weights[0] * similarity + weights[1] * diversity + weights[2] * tau * affinity
-    return Scores(similarity, diversity, affinity, torch.where(finite, total, -torch.inf))
+    total = torch.add(weights[0] * similarity, diversity, alpha=weights[1])
+    total = torch.add(total, affinity, alpha=weights[2] * tau)
+    return Scores(similarity, diversity, affinity, total.masked_fill(~finite, -torch.inf))
 
 
 def score(

@@ -49,6 +49,11 @@ class Batches:
         return len(self._half.samples)
 
     @property
+    def always_finite(self) -> bool:
+        """Whether no value can be NaN or infinite, because the images are bytes."""
+        return self._half.samples.stays_bytes
+
+    @property
     def is_noise(self) -> Tensor:
         """[n] bool: the inputs that are noise."""
         return self._half.samples.is_noise.to(self._half.device)

@@ -42,10 +42,7 @@ class Scale:
     std: tuple[float, ...] = (1.0,)
 
     def __call__(self, images: Tensor) -> Tensor:
-        scaled = images.to(torch.float32)
-        if scaled is images:
-            scaled = images.clone()
-        scaled.div_(self.divisor)
+        scaled = torch.div(images, self.divisor)
         if self.mean != (0.0,) or self.std != (1.0,):
             shape = (-1, *([1] * (images.dim() - 2)))
             scaled.sub_(scaled.new_tensor(self.mean).view(shape)).div_(

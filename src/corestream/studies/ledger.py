@@ -30,10 +30,13 @@ class Ledger:
             self._uses = torch.zeros(train.num_samples, dtype=torch.int32)
         self._uses = self._uses.to(train.targets.device)
 
-    def count(self, places: Tensor) -> None:
-        """Each place in the task's training set was trained on once more; −1 stands for none."""
+    def count(self, places: Tensor, picked: Tensor | None) -> None:
+        """The picked of these places in the task's training set were trained on once more; −1 stands for none."""
         assert self._uses is not None
-        self._uses.index_add_(0, places.clamp(min=0), (places >= 0).to(torch.int32))
+        if picked is None:
+            self._uses.index_add_(0, places, torch.ones_like(places, dtype=torch.int32))
+        else:
+            self._uses.index_add_(0, places[picked.clamp_min(0)], (picked >= 0).int())
 
     def close_task(self, evaluations: list[tuple[Tensor, Tensor]], train: Any, memory: Any) -> None:
         """After a task: one row of the matrix, what was trained on, what is kept."""

@@ -91,13 +91,15 @@ class Run:
         return Batch(x, y, task[0] if task else None, index)
 
     def observe(self, batch: Batch) -> None:
-        self.watch.check_inputs(batch, self.position)
+        if self._train is None or not self._train.always_finite:
+            self.watch.check_inputs(batch, self.position)
         with self.watch.naming(self.learner, batch, self.position):
             done = self.learner.observe(batch.x, batch.y, batch.task, ids=batch.index)
             self.watch.check_loss(done)
-        picked = batch.index if done.picked is None else _places(batch.index, done.picked)
-        self.ledger.count(picked)
-        self.records.add(picked, done.scores, len(batch.y))
+        self.ledger.count(batch.index, done.picked)
+        if self.config.record:
+            picked = batch.index if done.picked is None else _places(batch.index, done.picked)
+            self.records.add(picked, done.scores, len(batch.y))
 
     @property
     def sweep_is_open(self) -> bool:

@@ -50,8 +50,8 @@ class Outer(Block):
     def square_norms(self) -> Tensor:
         if self._is_flat:
             left, right = self._flat()
-            lefts, rights = left.norm(dim=1).square_(), right.norm(dim=1).square_()
-            return lefts.mul_(self._with_bias(rights))
+            lefts: Tensor = torch.linalg.vector_norm(left, dim=1).square_()
+            return lefts.mul_(self._with_bias(torch.linalg.vector_norm(right, dim=1).square_()))
         if self.left.positions * (self.left.width + self.right.width) < self.left.width * self.right.width:
             return self._norms_by_tables()
         total = self._bias_rows().square().sum(1) if self.bias is not None else self._zeros(len(self))
@@ -77,7 +77,8 @@ class Outer(Block):
         assert isinstance(other, Outer)
         if self._is_flat and other._is_flat:
             (left, right), (left2, right2) = self._flat(), other._flat()
-            return (left @ left2.T).mul_(self._with_bias(right @ right2.T))
+            lefts, rights = left @ left2.T, right @ right2.T
+            return lefts.mul_(rights) if self.bias is None else torch.addcmul(lefts, lefts, rights)
         theirs = 0 if other is self else other.left.positions  # rows are made once for both sides
         by_tables, by_rows = self._gram_costs(len(self), len(other), other.left.positions, theirs)
         return self._gram_by_tables(other) if by_tables < by_rows else self._gram_by_rows(other)
