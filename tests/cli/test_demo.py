@@ -6,7 +6,7 @@ from typer.testing import CliRunner, Result
 
 from corestream.cli import app
 
-LITTLE = ["--seeds", "1", "--tasks", "2", "--jobs", "2"]
+LITTLE = ["--seeds", "1", "--tasks", "1", "--jobs", "1"]
 
 
 def corestream(*arguments: str) -> Result:

@@ -9,7 +9,19 @@ from corestream.cli import app
 from corestream.errors import ConfigError
 from corestream.studies.results import read_results
 
-LITTLE = ["--benchmark", "rotated-digits", "--tasks", "2", "--seeds", "1", "--device", "cpu", "--offline"]
+LITTLE = [
+    "--benchmark",
+    "rotated-digits",
+    "--tasks",
+    "1",
+    "--seeds",
+    "1",
+    "--jobs",
+    "1",
+    "--device",
+    "cpu",
+    "--offline",
+]
 
 
 def corestream(*arguments: str, status: int = 0) -> str:
@@ -42,7 +54,7 @@ def test_json_names_every_cell_and_results_are_kept_and_reused(tmp_path: Path) -
         "rotated-digits --noise 0.6",
     }
     assert all(cell["runs"] == cell["expected"] == 1 for cell in first["cells"])
-    assert all(cell["not_comparable"] == "cut to 2 tasks" for cell in first["cells"])
+    assert all(cell["not_comparable"] == "only the first task" for cell in first["cells"])
     assert {Path(path).suffix for path in first["files"]} == {".md", ".csv", ".tex", ".png", ".svg"}
     assert len(read_results(kept)) == 2
     again = json.loads(

@@ -30,6 +30,14 @@ def test_another_benchmark_takes_the_studys_conditions_over() -> None:
     assert keys == ["rotated-digits", "rotated-digits --noise 0.4", "rotated-digits --noise 0.6"]
 
 
+def test_a_scenario_that_the_other_benchmark_does_not_have_is_left_out() -> None:
+    assert [c.key for c in study("class-incremental").on("rotated-digits").conditions] == [
+        "rotated-digits",
+        "rotated-digits --imbalanced",
+    ]
+    assert study("class-incremental").on("split-tinyimagenet").conditions[0].scenario == "class"
+
+
 def test_methods_select_rows_and_may_add_one() -> None:
     rows = study("table2").with_methods(["ocs", "finetune"]).rows
     assert [row.label for row in rows] == ["ocs", "finetune"]

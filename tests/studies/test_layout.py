@@ -8,6 +8,13 @@ def test_a_mean_just_below_zero_is_zero() -> None:
     assert plus_minus(Measured(-0.01, None, 1), "forgetting") == "-0.01"
 
 
+def test_other_metrics_than_accuracy_are_shown_without_the_paper_too() -> None:
+    cell = Cell({"hours": Measured(0.5, None, 1)}, expected=1, done=1)
+    table = Table("t", "T", ("ocs",), ("a",), ("hours", "ratio"), {("ocs", "a"): cell})
+    (grid,) = grids(table)
+    assert [word.text for word in grid.rows[0]] == ["ocs", "0.500", "–", "–", "–", "1/1"]
+
+
 def test_a_condition_without_cells_has_no_grid() -> None:
     cell = Cell({"accuracy": Measured(80, 1, 2)}, {"accuracy": Number(81, 1)}, expected=2, done=2)
     table = Table("t", "T", ("ocs",), ("a", "b"), ("accuracy",), {("ocs", "a"): cell})

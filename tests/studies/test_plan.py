@@ -71,6 +71,6 @@ def test_partial_gradients_tell_their_share() -> None:
     assert 70 < usage["[4]"] < 80  # the paper: 75.0
 
 
-def test_a_benchmark_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigError, match="rotated-mnist"):
-        make_plan(study("table2").on("rotated-mnits"), seeds=[0])
+def test_a_method_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'ocs'"):
+        make_plan(study("table2").with_methods(["osc"]), seeds=[0])

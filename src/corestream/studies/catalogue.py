@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from corestream.studies.config import description
 from corestream.studies.names import check_name
 
 
@@ -27,6 +28,11 @@ class Condition:
         parts += [f"--noise {self.noise:g}"] if self.noise else []
         parts += [f"--label-noise {self.label_noise:g}"] if self.label_noise else []
         return " ".join(parts)
+
+    def moved_to(self, benchmark: str) -> Condition:
+        """The same on another benchmark; a scenario that it does not have is left out."""
+        has = self.scenario in description(benchmark).scenarios
+        return replace(self, benchmark=benchmark, scenario=self.scenario if has else None)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Study:
     def on(self, benchmark: str) -> Study:
         """The study's conditions of one benchmark; where it has none there, all of them moved to it."""
         own = tuple(condition for condition in self.conditions if condition.benchmark == benchmark)
-        moved = dict.fromkeys(replace(condition, benchmark=benchmark) for condition in self.conditions)
+        moved = dict.fromkeys(condition.moved_to(benchmark) for condition in self.conditions)
         return replace(self, conditions=own or tuple(moved))
 
     def with_methods(self, names: Sequence[str]) -> Study:

@@ -35,7 +35,8 @@ class Grid:
 
 def grids(table: Table) -> list[Grid]:
     """Blocks with the paper's numbers where it has any, else one matrix of rows and conditions."""
-    return list(_blocks(table)) if table.has_paper_numbers else [_matrix(table)]
+    plain = table.metrics == ("accuracy", "forgetting") and not table.has_paper_numbers
+    return [_matrix(table)] if plain else list(_blocks(table))
 
 
 def plus_minus(number: Measured | Number | None, metric: str) -> str:

@@ -118,6 +118,6 @@ def _why_not_comparable(results: Sequence[Result]) -> str:
     reasons = []
     cut = [int(result.config["tasks"]) for result in results if result.config.get("tasks") is not None]
     if cut:
-        reasons.append(f"cut to {min(cut)} tasks")
+        reasons.append(f"only the first {min(cut)} tasks" if min(cut) > 1 else "only the first task")
     reasons += sorted({result.files_note for result in results if result.files_note})
     return "; ".join(reasons)

@@ -1,0 +1,101 @@
+"""Every code block of README.md and docs/ is run, page by page and in order, in an empty folder.
+
+A block's first word is its language. `sh slow` blocks make the paper's study: they are run by `make test-all`, cut down to two
+tasks of the embedded digits, because in full they take hours and downloads.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+KNOWN = ("python", "sh", "sh slow", "toml", "text")
+CUT_DOWN = "--benchmark rotated-digits --tasks 2 --seeds 1 --offline --device cpu --out runs"
+# `corestream` commands are called inside the page's process, which has torch loaded already
+PRELUDE = """
+import shlex, subprocess, tomllib
+from corestream.cli import app
+page = {"__name__": "page"}
+def sh(text):
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["corestream"]:
+            assert not app(words[1:], standalone_mode=False), line
+        elif words:
+            subprocess.run(line, shell=True, check=True)
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    body: str
+
+    @property
+    def call(self) -> str:
+        """The line of the page's program that runs this block."""
+        if self.kind == "python":
+            return f"exec({self.body!r}, page)"
+        if self.kind == "toml":
+            return f"assert tomllib.loads({self.body!r})"
+        if self.kind == "sh":  # `make` sets up environments of its own: it is only asked what it would do
+            return f"sh({re.sub(r'^make ', f'make -n -C {ROOT} ', self.body, flags=re.MULTILINE)!r})"
+        return ""
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(found["info"].strip(), found["body"]) for found in FENCE.finditer(page.read_text())]
+
+
+def slow_commands() -> list[str]:
+    """The study's commands, each once."""
+    bodies = [block.body for page in PAGES for block in blocks(page) if block.kind == "sh slow"]
+    lines = (line.partition("#")[0].strip() for body in bodies for line in body.splitlines())
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def run(command: list[str], folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    found = blocks(page)
+    for block in found:
+        assert block.kind in KNOWN, f"{page.name}: a block of {block.kind!r}; known are {', '.join(KNOWN)}"
+    if any(block.call for block in found):
+        program = "\n".join([PRELUDE, *(block.call for block in found)])
+        run([sys.executable, "-c", program], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", slow_commands())
+def test_a_command_of_the_study_runs(command: str, tmp_path: Path) -> None:
+    rest = CUT_DOWN
+    if "partial-gradients" in command:  # blocks of a ResNet: needs its own images
+        if "CORESTREAM_DATA" not in os.environ:
+            pytest.skip("CORESTREAM_DATA names no folder with TinyImageNet")
+        rest = "--methods '[1]' --tasks 1 --seeds 1 --offline --device cpu --out runs"
+    run(["sh", "-c", f"{command} {rest}"], tmp_path)
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for page in PAGES[1:]:
+        assert f"docs/{page.name}" in readme, f"{page.name} is not linked"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
