@@ -15,8 +15,9 @@ from .finetune import Finetune, rows
 class EWC(Finetune):
     """L(θ) + penalty/2 · Σ_t Σ_i F_t,i (θ_i − θ*_t,i)², F_t the Fisher diagonal over task t's data at its end θ*_t.
 
-    The sum over tasks is kept as the two sums Σ F_t and Σ F_t θ*_t: a number of tensors that does not grow. Where
-    `end_task` gets no data, a random `candidates` of what was trained on serves.
+    The sum over tasks is, up to a constant, one quadratic: Σ_i F_i (θ_i − θ̄_i)² with F = Σ F_t and θ̄ the mean of the
+    θ*_t weighted by F_t. So two tensors per parameter hold any number of tasks. Where `end_task` gets no data, a
+    random `candidates` of what was trained on serves.
     """
 
     def __init__(
@@ -24,7 +25,7 @@ class EWC(Finetune):
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         *,
-        penalty: float = 100.0,
+        penalty: float = 30.0,
         candidates: int = 1000,
         **shared: Any,
     ) -> None:
@@ -33,7 +34,7 @@ class EWC(Finetune):
             raise ValueError(f"penalty must not be negative, got {penalty}")
         self.penalty = penalty
         self.fisher = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
-        self.pull = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        self.anchor = {name: p.detach().clone() for name, p in self.parameters.items()}
         self.candidates = Reservoir(candidates)
 
     def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
@@ -43,9 +44,10 @@ class EWC(Finetune):
         return loss + self.penalty / 2 * self.distance()
 
     def distance(self) -> Tensor:
-        """Σ_t Σ_i F_t,i (θ_i − θ*_t,i)², less a constant."""
+        """Σ_i F_i (θ_i − θ̄_i)²."""
         parts = [
-            (self.fisher[name] * p * p - 2 * self.pull[name] * p).sum() for name, p in self.parameters.items()
+            (self.fisher[name] * (p - self.anchor[name]).square()).sum()
+            for name, p in self.parameters.items()
         ]
         return torch.stack(parts).sum()
 
@@ -54,8 +56,10 @@ class EWC(Finetune):
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         for name, fisher in self._fisher(self._kept() if data is None else data).items():
-            self.fisher[name] += fisher
-            self.pull[name] += fisher * self.parameters[name].detach()
+            total = self.fisher[name] + fisher
+            share = torch.where(total > 0, fisher / total, 1.0)
+            self.anchor[name].lerp_(self.parameters[name].detach(), share)
+            self.fisher[name].copy_(total)
         self.candidates.clear()
 
     def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor]:
@@ -80,12 +84,12 @@ class EWC(Finetune):
     def _state(self) -> dict[str, Tensor]:
         state = {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
         state |= {f"fisher.{name}": value for name, value in self.fisher.items()}
-        return state | {f"pull.{name}": value for name, value in self.pull.items()}
+        return state | {f"anchor.{name}": value for name, value in self.anchor.items()}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         for name in self.parameters:
             self.fisher[name].copy_(state[f"fisher.{name}"])
-            self.pull[name].copy_(state[f"pull.{name}"])
+            self.anchor[name].copy_(state[f"anchor.{name}"])
         prefix = "candidates."
         self.candidates.load_state_dict(
             {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

@@ -1,6 +1,6 @@
 """GSS: gradient-based sample selection in its greedy form (Aljundi, Lin, Goujaud and Bengio 2019)."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import torch
@@ -38,6 +38,10 @@ class GSS(Rehearsal):
         self._slots: Samples | None = None
         self._scores = torch.zeros(memory.capacity, device=self.device)
         self._filled = torch.zeros((), dtype=torch.long, device=self.device)
+
+    def phase(self) -> Hashable:
+        """The first step has nothing to compare with; afterwards all shapes are fixed."""
+        return self.task, self._slots is None
 
     def choose(self, samples: Samples, k: int) -> Tensor:
         return top(-self._compared(samples), k)

@@ -88,7 +88,7 @@ OWN: dict[str, dict[str, Values]] = {
     "multitask": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
     "ewc": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
     "stable-sgd": {
-        "rotated-digits": {"lr": 0.1, "lr_decay": 0.7, "dropout": 0.5},
+        "rotated-digits": {"lr": 0.02, "lr_decay": 0.8, "dropout": 0.25},
         "rotated-mnist": {"lr": 0.1, "lr_decay": 0.55, "dropout": 0.5},
         "permuted-mnist": {"lr": 0.1, "lr_decay": 0.8, "dropout": 0.5},
         "split-cifar100": {"lr": 0.1, "lr_decay": 0.8},

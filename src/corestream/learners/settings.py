@@ -59,7 +59,7 @@ class Settings:
 class EWCSettings(Settings):
     """`penalty` weighs Σ F (θ − θ*)²/2 against the loss."""
 
-    penalty: NotNegative = 100.0
+    penalty: NotNegative = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
