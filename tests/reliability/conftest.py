@@ -1,49 +1,99 @@
-"""Real processes of the command line: started, watched, killed."""
+"""Real processes of the command line: started, watched, killed.
+
+They are forked from a server that has imported everything, so that each costs a moment and not two seconds.
+"""
 
 import json
+import multiprocessing
 import os
+import runpy
 import subprocess
-import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from corestream.cli import main; main()"]
-THOROUGH = os.environ.get("CORESTREAM_THOROUGH") == "1"
+os.environ["OMP_NUM_THREADS"] = "1"
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["corestream.cli", "sklearn.datasets"])
+CHILD = Path(__file__).with_name("child.py")
+
+
+class Started:
+    """A process of `corestream …`, with the verbs of subprocess.Popen that the tests need."""
+
+    def __init__(self, arguments, folder: Path, limit=None, terminal=None) -> None:
+        self._outputs = [folder / "stdout", folder / "stderr"]
+        for path in self._outputs:
+            path.touch()
+        streams = [terminal] * 3 if terminal else ["/dev/null", *map(str, self._outputs)]
+        values = {"argv": ["corestream", *map(str, arguments)], "streams": streams, "limit": limit}
+        self._process = CONTEXT.Process(target=runpy.run_path, args=(str(CHILD), values, "__main__"))
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self):
+        return self._process.exitcode
+
+    def poll(self):
+        return self._process.exitcode
+
+    def wait(self, timeout=300.0):
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("corestream", timeout)
+        return self._process.exitcode
+
+    def send_signal(self, signum):
+        os.kill(self.pid, signum)
+
+    def kill(self):
+        self._process.kill()
+
+    def communicate(self, timeout=300.0):
+        self.wait(timeout)
+        return self.stdout, self.stderr
+
+    @property
+    def stdout(self):
+        return self._outputs[0].read_text()
+
+    @property
+    def stderr(self):
+        return self._outputs[1].read_text()
 
 
 class Launcher:
     """Starts `corestream …` and ends what is left of it after the test."""
 
-    def __init__(self) -> None:
-        self.started: list[subprocess.Popen] = []
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._number = folder, count()
+        self._started: list[Started] = []
 
-    def start(self, *arguments, **keywords) -> subprocess.Popen:
-        keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **keywords}
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen([*COMMAND, *map(str, arguments)], env=environment, **keywords)
-        self.started.append(process)
+    def start(self, *arguments, **keywords) -> Started:
+        folder = self._folder / str(next(self._number))
+        folder.mkdir()
+        self._started.append(Started(arguments, folder, **keywords))
+        return self._started[-1]
+
+    def run(self, *arguments, **keywords) -> Started:
+        """To its end."""
+        process = self.start(*arguments, **keywords)
+        process.wait()
         return process
 
-    def run(self, *arguments, **keywords) -> subprocess.CompletedProcess:
-        process = self.start(*arguments, **keywords)
-        stdout, stderr = process.communicate(timeout=300)
-        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
-
     def close(self) -> None:
-        for process in self.started:
+        for process in self._started:
             if process.poll() is None:
                 process.kill()
-            process.wait()
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
+                process.wait()
 
 
 @pytest.fixture
-def corestream():
-    launcher = Launcher()
+def corestream(tmp_path_factory):
+    launcher = Launcher(tmp_path_factory.mktemp("output"))
     yield launcher
     launcher.close()
 

@@ -1,6 +1,5 @@
 """A full disk is told as such, and costs nothing but the time since the last checkpoint."""
 
-import resource
 import signal
 
 RUN = [
@@ -17,11 +16,6 @@ RUN = [
 ]
 
 
-def small_files():
-    """No file may grow beyond what events need: a checkpoint's tensors no longer fit."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-
-
 def test_a_full_disk_is_a_clear_error_and_the_last_checkpoint_stays_usable(
     corestream, waiting, events_of, tmp_path
 ):
@@ -33,7 +27,8 @@ def test_a_full_disk_is_a_clear_error_and_the_last_checkpoint_stays_usable(
     process.wait()
     saved = events_of(full)[-2]["step"]
 
-    stopped = corestream.run(*RUN, "--out", full, preexec_fn=small_files)
+    # no file may grow beyond what events need: a checkpoint's tensors no longer fit
+    stopped = corestream.run(*RUN, "--out", full, limit=200_000)
     assert stopped.returncode == 1
     assert "could not be written" in stopped.stderr
     assert "File too large" in stopped.stderr
@@ -49,10 +44,7 @@ def test_a_full_disk_is_a_clear_error_and_the_last_checkpoint_stays_usable(
 
 
 def test_a_disk_that_is_full_from_the_start_is_told_as_such(corestream, tmp_path):
-    def nothing():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
-
-    stopped = corestream.run(*RUN, "--out", tmp_path, preexec_fn=nothing)
+    stopped = corestream.run(*RUN, "--out", tmp_path, limit=1000)
     assert stopped.returncode == 1
     assert "File too large" in stopped.stderr
     assert "Traceback" not in stopped.stderr

@@ -52,6 +52,7 @@ def test_only_the_newest_and_the_one_before_are_kept(tmp_path):
         save(tmp_path / "c", value)
     assert len(list((tmp_path / "c").iterdir())) == 4
     assert checkpoint.load(tmp_path / "c", DIGEST).facts == {"step": 4}
+    checkpoint.keep_newest(tmp_path / "none")
     checkpoint.keep_newest(tmp_path / "c")
     assert len(list((tmp_path / "c").iterdir())) == 2
     assert checkpoint.load(tmp_path / "c", DIGEST).facts == {"step": 4}

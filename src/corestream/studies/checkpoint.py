@@ -71,8 +71,9 @@ def load(folder: Path, digest: str) -> Checkpoint | None:
 
 
 def keep_newest(folder: Path) -> None:
-    """A finished run needs only its last state."""
-    _prune(folder, keep=1)
+    """A finished run needs only its last state; one that diverged before its first checkpoint has none."""
+    if folder.exists():
+        _prune(folder, keep=1)
 
 
 def _read(folder: Path, number: int, digest: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
