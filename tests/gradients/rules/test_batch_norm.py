@@ -1,0 +1,102 @@
+import pytest
+import torch
+from torch import nn
+
+from corestream import per_sample_gradients
+from corestream.gradients import is_batch_coupled
+
+SHAPES = {"1d": (nn.BatchNorm1d, (6,)), "1d in time": (nn.BatchNorm1d, (6, 5)), "2d": (nn.BatchNorm2d, (6, 4, 3)),
+          "3d": (nn.BatchNorm3d, (6, 3, 2, 2))}  # fmt: skip
+
+
+@pytest.fixture(params=SHAPES.values(), ids=SHAPES.keys())
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def network(kind):
+    make, shape = kind
+
+    def build(**options):
+        layer = make(6, **options)
+        for parameter in layer.parameters():
+            nn.init.normal_(parameter, 1.0, 0.5)
+        if layer.running_mean is not None:
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2)
+        width = torch.Size(shape).numel()
+        start = nn.Sequential(nn.Flatten(), nn.Linear(width, width), nn.Unflatten(1, shape))
+        return nn.Sequential(start, layer, nn.Tanh(), nn.Flatten(), nn.Linear(width, 3))
+
+    return build
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"track_running_stats": False}, {"affine": False}, {"momentum": None}, {"eps": 0.1}],
+    ids=str,
+)
+def test_gradients_have_the_batch_statistics_as_constants(check, images, network, kind, training, options):
+    check(network(**options).train(training), images(5, *kind[1]))
+
+
+def test_bfloat16_is_within_five_hundredths(check, images, network, kind):
+    check(network(), images(5, *kind[1]), dtypes=(torch.bfloat16,))
+    check(network().eval(), images(5, *kind[1]), dtypes=(torch.bfloat16,))
+
+
+def test_a_bias_alone_may_learn(check, images, network, kind):
+    model = network()
+    model[1].weight.requires_grad_(False)
+    check(model, images(5, *kind[1]))
+
+
+def test_the_layer_takes_its_rule(covered, images, network, kind):
+    assert {"1.weight", "1.bias", "0.1.weight"} <= covered(network(), images(5, *kind[1]))
+
+
+def test_the_gradient_of_some_samples_is_the_weighted_sum_of_theirs(images, network, kind):
+    """What the definition is for: with constants for statistics, samples do not feel each other."""
+    model, (x, y) = network().double(), images(5, *kind[1])
+    grads = per_sample_gradients(model, None, (x.double(), y))
+    weights = torch.tensor([1.0, 0.0, 2.0, 0.0, 1.0], dtype=torch.float64)
+    whole = grads.combine(weights)
+    some = grads[torch.tensor([0, 2, 4])].combine(torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64))
+    for name, value in whole.items():
+        torch.testing.assert_close(value, some[name])
+
+
+def test_it_is_not_the_training_gradient(images, network, kind):
+    model, (x, y) = network(), images(5, *kind[1])
+    grads = per_sample_gradients(model, None, (x, y)).combine(torch.ones(5))
+    nn.functional.cross_entropy(model(x), y, reduction="sum").backward()
+    assert not torch.allclose(grads["0.1.weight"], model[0][1].weight.grad, rtol=1e-2)
+
+
+def test_running_statistics_are_afterwards_what_they_were(images, network, kind):
+    model = network()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    per_sample_gradients(model, None, images(5, *kind[1]))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert int(model[1].num_batches_tracked) == 0
+
+
+def test_a_frozen_layer_still_has_constant_statistics(check, images, network, kind):
+    model = network()
+    model[1].requires_grad_(False)
+    check(model, images(5, *kind[1]))
+
+
+def test_a_model_is_coupled_while_it_normalises_by_its_batch():
+    assert is_batch_coupled(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
+    assert not is_batch_coupled(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval())
+    assert is_batch_coupled(nn.BatchNorm1d(3, track_running_stats=False).eval())
+    assert not is_batch_coupled(nn.Sequential(nn.GroupNorm(1, 3), nn.InstanceNorm1d(3)))
+
+
+def test_the_rest_of_the_model_may_train_while_the_layer_does_not(check, images, network, kind):
+    model = network()
+    model[1].eval()
+    check(model, images(5, *kind[1]))
