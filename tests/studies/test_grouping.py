@@ -14,9 +14,17 @@ def run(method: str, seed: int, accuracy: float = 0.5, **more: Any) -> Result:
 
 def test_seeds_of_one_configuration_share_a_cell() -> None:
     table = table_of([run("ocs", 0, 0.80), run("ocs", 1, 0.82), run("uniform", 0)], expected=2)
-    assert table.rows == ("ocs", "uniform")
+    assert table.rows == ("uniform", "ocs")
     assert table.cells["ocs", "rotated-mnist"].measured["accuracy"].mean == pytest.approx(81)
     assert table.cells["uniform", "rotated-mnist"].holes == "1 missing"
+
+
+def test_rows_conditions_and_seeds_are_in_order_whatever_order_they_come_in() -> None:
+    shuffled = [run("ocs", 1, noise=0.6), run("ocs", 0, noise=0.6), run("ocs", 0), run("finetune", 0)]
+    table = table_of(shuffled)
+    assert table.rows == ("finetune", "ocs")
+    assert table.conditions == ("rotated-mnist", "rotated-mnist --noise 0.6")
+    assert [result.seed for result in table.cells["ocs", "rotated-mnist --noise 0.6"].results] == [0, 1]
 
 
 def test_the_papers_number_stands_beside_its_condition() -> None:

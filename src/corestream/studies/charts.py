@@ -1,5 +1,6 @@
 """Small charts as SVG text whose colours are the page's own, so that they follow light and dark."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ def line_chart(lines: Sequence[Line], *, label: str, unit: str = "%") -> Markup:
     values = [
         m + s for line in lines for m, d in zip(line.means, line.deviations, strict=True) for s in (-d, d)
     ]
-    low, high = _round_range(min(values, default=0.0), max(values, default=100.0))
+    ticks = _ticks(min(values, default=0.0), max(values, default=100.0))
+    low, high = ticks[0], ticks[-1]
 
     def x(task: int) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * task / max(1, tasks - 1)
@@ -33,7 +35,7 @@ def line_chart(lines: Sequence[Line], *, label: str, unit: str = "%") -> Markup:
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low)
 
-    parts = [_frame(low, high, y)]
+    parts = [_frame(ticks, y)]
     step = -(-tasks // 10)
     for task in range(0, tasks, step):
         parts.append(_text(x(task), HEIGHT - BOTTOM + 16, str(task + 1), "middle"))
@@ -91,17 +93,12 @@ def _svg(width: int, height: int, label: str, parts: Sequence[Markup]) -> Markup
     return head + Markup("").join(parts) + Markup("</svg>")
 
 
-def _frame(low: float, high: float, y: Callable[[float], float]) -> Markup:
+def _frame(ticks: Sequence[float], y: Callable[[float], float]) -> Markup:
     parts = []
-    for tick in range(5):
-        value = low + (high - low) * tick / 4
-        place = y(value)
-        parts.append(
-            Markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(
-                LEFT, WIDTH - RIGHT, place, place
-            )
-        )
-        parts.append(_text(LEFT - 6, place + 4, f"{value:.0f}", "end"))
+    for value in ticks:
+        ends = Markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>')
+        parts.append(ends.format(LEFT, WIDTH - RIGHT, y(value), y(value)))
+        parts.append(_text(LEFT - 6, y(value) + 4, f"{value:.0f}", "end"))
     return Markup("").join(parts)
 
 
@@ -113,7 +110,8 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _round_range(low: float, high: float) -> tuple[float, float]:
-    """Whole twenties around the values, so that the axis reads easily."""
-    bottom, top = 20 * (low // 20), 20 * -(-high // 20)
-    return bottom, max(top, bottom + 20)
+def _ticks(low: float, high: float) -> list[float]:
+    """At most six round numbers around the values."""
+    step = next((step for step in (1, 2, 5, 10, 20) if (high - low) / step <= 4), 25)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [float(step * number) for number in range(first, max(last, first + 1) + 1)]

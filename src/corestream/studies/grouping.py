@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from corestream import learners
 from corestream.studies import paper_numbers
 from corestream.studies.catalogue import Condition
 from corestream.studies.commands import unusual_choices
@@ -23,7 +24,7 @@ def table_of(
     expected: int | None = None,
 ) -> Table:
     """Methods down, conditions across; `expected` is the number of seeds asked for."""
-    groups = _groups(results)
+    groups = _groups(sorted(results, key=_place))
     labels = _labels(groups)
     cells = {}
     for key, group in groups.items():
@@ -47,6 +48,15 @@ def condition_of(config: Mapping[str, Any]) -> str:
     )
     options = [f"--{name.replace('_', '-')} {value}" for name, value in unusual.items()]
     return " ".join([condition.key, *options])
+
+
+def _place(result: Result) -> tuple[Any, ...]:
+    """The balanced and clean stream first, methods as the registry has them, seeds in order."""
+    config, known = result.config, learners.names()
+    method = known.index(config["method"]) if config["method"] in known else len(known)
+    stream = [str(config["benchmark"]), str(config.get("scenario")), bool(config.get("imbalanced"))]
+    noise = [float(config.get("noise", 0.0)), float(config.get("label_noise", 0.0))]
+    return (*stream, *noise, method, str(config["method"]), result.seed)
 
 
 def _groups(results: Sequence[Result]) -> dict[bytes, list[Result]]:

@@ -1,0 +1,43 @@
+from xml.etree import ElementTree
+
+import pytest
+
+from corestream.studies.charts import Line, _ticks, bar, class_chart, line_chart
+
+
+def numbers(text: str) -> list[float]:
+    return [float(part) for pair in text.split() for part in pair.split(",")]
+
+
+def test_a_higher_value_is_drawn_higher_and_inside_the_picture() -> None:
+    svg = ElementTree.fromstring(line_chart([Line("ocs", 0, [50.0, 80.0], [5.0, 5.0])], label="a"))
+    (line,) = svg.findall("polyline")
+    x1, y1, x2, y2 = numbers(line.get("points", ""))
+    assert x1 < x2
+    assert y1 > y2
+    band = numbers(svg.find("polygon").get("points", ""))  # type: ignore[union-attr]
+    assert min(band) >= 0
+    assert max(band[::2]) <= 440
+    assert max(band[1::2]) <= 250
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 100), (61, 64), (20, 20), (-3, 5), (44.2, 92.8)])
+def test_ticks_are_few_and_hold_the_values(low: float, high: float) -> None:
+    ticks = _ticks(low, high)
+    assert ticks[0] <= low
+    assert high <= ticks[-1]
+    assert 2 <= len(ticks) <= 6
+
+
+def test_classes_are_in_the_order_of_their_numbers() -> None:
+    svg = ElementTree.fromstring(class_chart({"10": 0.5, "2": 0.5}, {"0": 1.0}, colour=1, label="x"))
+    assert [text.text for text in svg.findall("text")] == ["0", "2", "10"]
+    assert len(svg.findall("rect")) == 6
+
+
+def test_names_are_escaped_and_shares_are_cut_at_the_ends() -> None:
+    chart = line_chart([Line("<b>", 0, [1.0, 2.0], [0.0, 0.0])], label='"><script>')
+    assert "<b>" not in chart
+    assert "<script>" not in chart
+    assert "width:100.0%" in bar(1.7, colour=0)
+    assert "width:0.0%" in bar(-1.0, colour=0)
