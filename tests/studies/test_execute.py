@@ -1,0 +1,138 @@
+import json
+import signal
+
+import pytest
+import torch
+
+from corestream.errors import RunError
+from corestream.studies import environment, execute
+from corestream.studies.config import make_config
+from corestream.studies.drive import Options
+from corestream.studies.events import EventLog, read_events
+from corestream.studies.stopping import Interrupted, StopRequest
+
+ONE_THREAD = Options(threads=1)
+
+
+@pytest.fixture
+def config():
+    return make_config("rotated-digits", "uniform", tasks=2, overrides={"sweeps": 1})
+
+
+def names(folder):
+    return [event["event"] for event in read_events(folder)]
+
+
+def test_a_run_tells_its_story_in_events(config, tmp_path):
+    found = execute.execute(config, tmp_path, ONE_THREAD)
+    folder = tmp_path / config.digest()
+    assert names(folder) == ["started", "task", "checkpoint", "task", "checkpoint", "done"]
+    task = read_events(folder)[1]
+    assert task["accuracies"] == found["matrix"][0][:1]
+    assert task["seconds"] > 0
+    assert task["peak_bytes"] > 0
+    assert execute.read_accuracy(folder, config) == found
+
+
+def test_progress_rises_and_tells_accuracy_and_time_left(config, tmp_path):
+    told = []
+    execute.execute(config, tmp_path, ONE_THREAD, report=told.append)
+    closed = [progress for progress in told if progress.task_closed]
+    assert [progress.task for progress in closed] == [1, 2]
+    assert closed[0].seconds_left > 0
+    assert closed[0].accuracy is not None
+    assert closed[-1].share == 1
+
+
+def test_a_request_to_stop_saves_and_the_next_call_goes_on(config, tmp_path):
+    whole = execute.execute(config, tmp_path / "whole", ONE_THREAD)
+    stop = StopRequest()
+    stop.request(signal.SIGTERM)
+    with pytest.raises(Interrupted, match="step 1; the same command continues") as interrupted:
+        execute.execute(config, tmp_path / "torn", ONE_THREAD, stop=stop)
+    assert interrupted.value.exit_status == 143
+    folder = tmp_path / "torn" / config.digest()
+    assert names(folder) == ["started", "checkpoint", "interrupted"]
+    assert execute.execute(config, tmp_path / "torn", ONE_THREAD) == whole
+    assert "resumed" in names(folder)
+
+
+def test_what_is_raised_is_recorded_with_its_traceback(config, tmp_path, monkeypatch):
+    def fail(*arguments, **keywords):
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(execute, "make_run", fail)
+    with pytest.raises(ZeroDivisionError):
+        execute.execute(config, tmp_path, ONE_THREAD)
+    last = read_events(tmp_path / config.digest())[-1]
+    assert (last["event"], last["error"]) == ("failed", "ZeroDivisionError: on purpose")
+    assert "in fail" in last["traceback"]
+
+
+def test_a_result_of_another_configuration_is_refused(config, tmp_path):
+    execute.execute(config, tmp_path, ONE_THREAD)
+    other = make_config("rotated-digits", "uniform", seed=5, tasks=2, overrides={"sweeps": 1})
+    (tmp_path / config.digest()).rename(tmp_path / other.digest())
+    with pytest.raises(RunError, match="belongs to another configuration"):
+        execute.execute(other, tmp_path, ONE_THREAD)
+
+
+def test_an_unfinished_run_of_another_configuration_is_refused(config, tmp_path):
+    folder = tmp_path / config.digest()
+    execute.execute(config, tmp_path, ONE_THREAD)
+    (folder / "accuracy.json").unlink()
+    record = json.loads((folder / "config.json").read_text())
+    record["config"]["seed"] = 9
+    (folder / "config.json").write_text(json.dumps(record))
+    with pytest.raises(RunError, match="another configuration than its folder is named after"):
+        execute.execute(config, tmp_path, ONE_THREAD)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"status": "done"}', '{"status": "odd", "matrix": []}'])
+def test_a_damaged_result_is_a_clear_error_and_never_taken(config, tmp_path, content):
+    folder = tmp_path / config.digest()
+    folder.mkdir()
+    (folder / "accuracy.json").write_text(content)
+    with pytest.raises(RunError, match=r"accuracy\.json .*remove"):
+        execute.execute(config, tmp_path, ONE_THREAD)
+
+
+def test_lost_checkpoints_are_told_and_not_started_over(config, tmp_path):
+    folder = tmp_path / config.digest()
+    folder.mkdir()
+    EventLog(folder).write("checkpoint", step=10)
+    with pytest.raises(RunError, match="they are gone"):
+        execute.execute(config, tmp_path, ONE_THREAD)
+
+
+def test_a_resumed_run_takes_as_many_threads_as_it_began_with(config, tmp_path):
+    before = torch.get_num_threads()
+    try:
+        stop = StopRequest()
+        stop.request()
+        with pytest.raises(Interrupted):
+            execute.execute(config, tmp_path, Options(threads=1), stop=stop)
+        torch.set_num_threads(2)
+        execute.execute(config, tmp_path, Options(threads=2))
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_memory_can_be_read_back(tmp_path):
+    config = make_config("rotated-digits", "ocs", tasks=1, overrides={"sweeps": 1})
+    execute.execute(config, tmp_path, ONE_THREAD)
+    kept = execute.read_memory(tmp_path / config.digest())
+    assert kept["inputs"].shape[1:] == (1, 16, 16)
+    assert len(kept["inputs"]) == len(kept["targets"]) == len(kept["tasks"]) == len(kept["ids"])
+    assert execute.read_memory(tmp_path) == {}
+
+
+def test_deterministic_kernels_are_asked_for_and_let_go(tmp_path):
+    config = make_config("rotated-digits", "ocs", tasks=1, deterministic=True, overrides={"sweeps": 1})
+    try:
+        execute.execute(config, tmp_path, ONE_THREAD)
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        environment.prepare_device("cpu", deterministic=False)
+    assert not torch.are_deterministic_algorithms_enabled()

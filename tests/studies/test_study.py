@@ -1,0 +1,80 @@
+import json
+
+import pytest
+
+from corestream.errors import ConfigError, RunError
+from corestream.studies.config import make_config
+from corestream.studies.drive import Options
+from corestream.studies.events import EventLog
+from corestream.studies.execute import execute
+from corestream.studies.study import RunSet, read_run, read_runs
+from corestream.studies.tables import make_cell
+
+
+def configure(seed=0, **overrides):
+    return make_config("rotated-digits", "finetune", seed=seed, tasks=1, overrides={"sweeps": 1, **overrides})
+
+
+@pytest.fixture
+def two(tmp_path):
+    """A set of two runs of which one is made."""
+    runs = RunSet([configure(0), configure(1), configure(0)], tmp_path)
+    execute(configure(0), tmp_path, Options(threads=1))
+    return runs
+
+
+def test_a_set_knows_what_it_has(two):
+    assert [config.seed for config in two.configs] == [0, 1]
+    assert [config.seed for config in two.missing()] == [1]
+    assert [result.seed for result in two.results()] == [0]
+
+
+def test_a_result_tells_where_and_how_long(two):
+    (result,) = two.results()
+    assert result.status == "done"
+    assert result.device == "cpu"
+    assert result.seconds > 0
+    assert result.config == two.configs[0].to_dict()
+
+
+def test_a_failed_run_is_told_with_its_reason_until_it_is_made(two):
+    folder = two.out / two.configs[1].digest()
+    folder.mkdir()
+    log = EventLog(folder)
+    log.write("failed", error="MemoryError: too large")
+    failed = two.results()[1]
+    assert (failed.status, failed.note) == ("failed", "MemoryError: too large")
+    assert [config.seed for config in two.missing()] == [1]
+    log.write("started")
+    assert len(two.results()) == 1  # it is under way again
+    assert make_cell([two.results()[0], failed], expected=2).holes == "1 failed"
+
+
+def test_a_diverged_run_is_no_number(two):
+    diverging = configure(1, lr=1e30)
+    execute(diverging, two.out, Options(threads=1))
+    result = read_run(two.out / diverging.digest())
+    assert result.status == "diverged"
+    assert "task 0, step" in result.note
+    assert result.accuracy["average_accuracy"] is None
+    assert make_cell([result]).measured == {}
+
+
+def test_runs_that_differ_in_configuration_are_not_averaged(two):
+    other = configure(1, lr=0.5)
+    execute(other, two.out, Options(threads=1))
+    with pytest.raises(RunError, match=r"differ in settings\.lr"):
+        make_cell(read_runs(two.out))
+
+
+def test_a_folder_that_was_tampered_with_is_not_taken(two):
+    path = two.out / two.configs[0].digest() / "accuracy.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "digest": "f" * 16}))
+    with pytest.raises(RunError, match="belongs to another configuration"):
+        two.results()
+
+
+def test_no_process_at_all_is_refused(two):
+    with pytest.raises(ConfigError, match="jobs is 0"):
+        two.make(jobs=0)
