@@ -44,9 +44,10 @@ def gss_replace(stored: Tensor, filled: Tensor, scores: Tensor, draws: Tensor) -
         room = filled < len(stored)
         taken = torch.where(positions < filled, stored, 0.0)
         ladder = taken.cumsum(0)
-        rival = torch.searchsorted(ladder, draw[:1] * ladder[-1], right=True).clamp(max=len(stored) - 1)[0]
-        wins = (score < 1) & (draw[1] * (stored[rival] + score) < stored[rival])
-        slot = torch.where(room, filled, rival)
+        rival = torch.searchsorted(ladder, draw[:1] * ladder[-1], right=True).clamp(max=len(stored) - 1)
+        held = stored.gather(0, rival)[0]
+        wins = (score < 1) & (draw[1] * (held + score) < held)
+        slot = torch.where(room, filled, rival[0])
         enters = score.isfinite() & (room | wins)
         slots.append(torch.where(enters, slot, -1))
         stored = torch.where(enters & (positions == slot), score, stored)

@@ -26,7 +26,7 @@ def match_mean(gram: Tensor, k: int) -> Tensor:
         distance = (squares + 2 * to_picked) / j**2 - 2 * to_mean / j
         best = distance.masked_fill(~free, torch.inf).argmin()
         picked.append(torch.where(free.any(), best, -1))
-        to_picked = to_picked + gram[best]
+        to_picked = to_picked + gram.index_select(0, best[None])[0]
         free = free.scatter(0, best[None], False)
     return torch.stack(picked)
 
