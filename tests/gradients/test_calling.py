@@ -1,0 +1,123 @@
+"""Bad input is an error that names the argument, what was given and what is allowed."""
+
+import pytest
+import torch
+from torch import nn
+
+from corestream import per_sample_gradients, score
+from corestream.gradients import cross_entropy
+from corestream.gradients.calling import join_inputs, leaves, map_inputs
+
+
+@pytest.fixture
+def model():
+    return nn.Linear(5, 3)
+
+
+@pytest.fixture(params=[per_sample_gradients, score], ids=["per_sample_gradients", "score"])
+def verb(request):
+    return request.param
+
+
+def test_an_empty_batch_is_an_error(verb, model):
+    with pytest.raises(ValueError, match="batch is empty"):
+        verb(model, None, (torch.zeros(0, 5), torch.zeros(0, dtype=torch.long)))
+
+
+def test_a_batch_that_is_no_pair_is_an_error(verb, model):
+    for batch in (torch.zeros(4, 5), (torch.zeros(4, 5),), None):
+        with pytest.raises(TypeError, match=r"pair \(inputs, targets\)"):
+            verb(model, None, batch)
+
+
+def test_inputs_that_are_no_tensors_are_an_error(verb, model):
+    for inputs in ("words", [[1.0] * 5] * 4, {"x": 3}, 5, ()):
+        with pytest.raises(TypeError, match="inputs must be a tensor, or a tuple or dict of tensors"):
+            verb(model, None, (inputs, torch.zeros(4, dtype=torch.long)))
+
+
+def test_inputs_of_different_lengths_are_an_error(verb, model):
+    with pytest.raises(ValueError, match=r"differ in their first dimension: \[\[4, 5\], \[3\]\]"):
+        verb(model, None, ((torch.zeros(4, 5), torch.zeros(3)), torch.zeros(4, dtype=torch.long)))
+
+
+@pytest.mark.parametrize(
+    "targets", [torch.zeros(3, dtype=torch.long), torch.tensor(1)], ids=["three", "none"]
+)
+def test_targets_of_another_length_are_an_error(verb, model, targets):
+    with pytest.raises(ValueError, match="4 inputs but targets of shape"):
+        verb(model, None, (torch.zeros(4, 5), targets))
+
+
+@pytest.mark.parametrize("wrong", [3, -1, -100, 2**40])
+def test_a_target_out_of_range_is_named_with_its_place(verb, model, wrong):
+    with pytest.raises(ValueError, match=rf"targets\[2\] is {wrong}, and the model's outputs allow 0 to 2"):
+        verb(model, None, (torch.zeros(4, 5), torch.tensor([0, 1, wrong, 2])))
+
+
+def test_the_default_loss_says_what_it_takes(verb, model):
+    with pytest.raises(ValueError, match=r"integer targets of shape \[N\].*give a loss_fn"):
+        verb(model, None, (torch.zeros(4, 5), torch.zeros(4)))
+    with pytest.raises(ValueError, match=r"outputs of shape \[N, classes\].*give a loss_fn"):
+        verb(model, None, (torch.zeros(4, 2, 5), torch.zeros(4, dtype=torch.long)))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.bool])
+def test_targets_may_be_of_any_integer_type(dtype):
+    outputs = torch.randn(4, 3)
+    targets = torch.tensor([0, 1, 1, 0])
+    assert torch.equal(cross_entropy(outputs, targets.to(dtype)), cross_entropy(outputs, targets))
+
+
+@pytest.mark.parametrize(
+    ("loss_fn", "given"),
+    [
+        (lambda outputs, targets: outputs.mean(), r"\[\]"),
+        (lambda outputs, targets: outputs, r"\[4, 3\]"),
+        (lambda outputs, targets: outputs[:, :1], r"\[4, 1\]"),
+        (lambda outputs, targets: 3.0, "float"),
+    ],
+)
+def test_a_loss_that_is_not_one_a_sample_is_an_error(verb, model, loss_fn, given):
+    with pytest.raises(ValueError, match=rf"one loss a sample, shape \[4\], got {given}.*reduction='none'"):
+        verb(model, loss_fn, (torch.zeros(4, 5), torch.zeros(4, dtype=torch.long)))
+
+
+def test_a_model_with_no_trainable_parameter_is_an_error(verb, model):
+    for bad in (nn.ReLU(), model.requires_grad_(False)):
+        with pytest.raises(ValueError, match="no trainable parameter"):
+            verb(bad, None, (torch.zeros(4, 5), torch.zeros(4, dtype=torch.long)))
+
+
+def test_a_model_that_is_no_module_is_an_error(verb):
+    with pytest.raises(TypeError, match=r"must be a torch.nn.Module, got function"):
+        verb(lambda x: x, None, (torch.zeros(4, 5), torch.zeros(4, dtype=torch.long)))
+
+
+def test_mixed_devices_are_an_error_that_names_both(verb, model):
+    x, y = torch.zeros(4, 5), torch.zeros(4, dtype=torch.long)
+    with pytest.raises(ValueError, match="inputs are on meta and the model is on cpu"):
+        verb(model, None, (x.to("meta"), y))
+    with pytest.raises(ValueError, match="targets are on meta and the model is on cpu"):
+        verb(model, None, (x, y.to("meta")))
+    with pytest.raises(ValueError, match="inputs are on cpu and the model is on meta"):
+        verb(model.to("meta"), None, (x, y))
+
+
+def test_a_reference_is_checked_like_the_batch_and_called_by_its_name(model):
+    batch = (torch.zeros(4, 5), torch.zeros(4, dtype=torch.long))
+    with pytest.raises(ValueError, match="reference is empty"):
+        score(model, None, batch, reference=(torch.zeros(0, 5), torch.zeros(0, dtype=torch.long)))
+    with pytest.raises(ValueError, match="reference: 4 inputs but targets"):
+        score(model, None, batch, reference=(torch.zeros(4, 5), torch.zeros(3, dtype=torch.long)))
+
+
+def test_inputs_of_any_kind_are_mapped_and_joined():
+    a, b = torch.arange(4).view(2, 2), torch.arange(2)
+    assert torch.equal(join_inputs([a, a]), torch.cat([a, a]))
+    assert [x.shape[0] for x in join_inputs([(a, b), (a, b), (a, b)])] == [6, 6]
+    joined = join_inputs([{"x": a, "y": b}, {"y": b, "x": a}])
+    assert torch.equal(joined["x"], torch.cat([a, a]))
+    assert map_inputs(len, [a, b]) == (2, 2)
+    assert map_inputs(len, {"x": a}) == {"x": 2}
+    assert leaves((a, b)) == [a, b]
