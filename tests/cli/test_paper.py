@@ -89,6 +89,11 @@ def test_the_ledger_is_written_from_kept_results_alone(tmp_path: Path) -> None:
     assert (tmp_path / "docs" / "RESULTS.md").read_text().startswith("# Results")
 
 
+def test_options_that_would_do_nothing_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--methods, --tasks"):
+        corestream("paper", "figure3", "--methods", "ocs", "--tasks", "3")
+
+
 def test_hyperparameters_run_nothing(tmp_path: Path) -> None:
     records = json.loads(corestream("paper", "hyperparameters", "--json", "--out", str(tmp_path)))
     assert {record["benchmark"] for record in records} == {

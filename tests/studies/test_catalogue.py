@@ -2,7 +2,8 @@ import pytest
 
 from corestream.errors import ConfigError
 from corestream.studies import paper_numbers
-from corestream.studies.catalogue import STUDIES, Condition, study
+from corestream.studies.catalogue import STUDIES, study
+from corestream.studies.design import Condition
 
 
 @pytest.mark.parametrize("name", [name for name in paper_numbers.names() if name != "hyperparameters"])

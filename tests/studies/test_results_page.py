@@ -1,8 +1,10 @@
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from corestream.studies.config import make_config
-from corestream.studies.results import Result
-from corestream.studies.results_page import results_page
+from corestream.studies.results import Result, write_result
+from corestream.studies.results_page import results_page, write_results_page
 
 
 def kept(method: str, seed: int, accuracy: float, **more: Any) -> Result:
@@ -30,6 +32,19 @@ def test_holes_and_studies_without_runs() -> None:
 def test_the_same_runs_serve_every_table_they_belong_to() -> None:
     page = results_page([kept("ocs", seed, 0.82) for seed in range(5)])
     assert page.count("| ocs | 82.0 ± 0.0 |") == 5  # tables 1, 2, 3, adaptation, uniform-ocs
+
+
+def test_curves_are_drawn_and_notes_stand_below_their_headings(tmp_path: Path) -> None:
+    matrix = [[0.9, None], [0.8, 0.9]]
+    for seed in range(2):
+        result = kept("ocs", seed, 0.85)
+        write_result(replace(result, accuracy={**result.accuracy, "matrix": matrix}), tmp_path / "results")
+    (tmp_path / "results" / "notes").mkdir()
+    (tmp_path / "results" / "notes" / "table1.md").write_text("Why uniform is missing.\n")
+    page = write_results_page(tmp_path / "results", tmp_path / "docs", seeds=2).read_text()
+    assert page.index("## Table 1") < page.index("Why uniform is missing.") < page.index("### rotated-mnist")
+    assert "![Accuracy over tasks](figures/figure4.png)" in page
+    assert (tmp_path / "docs" / "figures" / "figure4.svg").exists()
 
 
 def test_a_sample_of_the_files_is_told() -> None:

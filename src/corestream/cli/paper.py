@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +12,9 @@ from rich.console import Console
 from corestream.cli import options as opt
 from corestream.cli.making import make_missing, show
 from corestream.errors import ConfigError
-from corestream.studies.catalogue import STUDIES, Study
+from corestream.studies.catalogue import STUDIES
 from corestream.studies.config import canonical_benchmark, check_method
+from corestream.studies.design import Study
 from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
 from corestream.studies.figures.style import save
@@ -23,7 +24,7 @@ from corestream.studies.measured import Outcome, Source, distances, figure3
 from corestream.studies.names import check_name
 from corestream.studies.plan import Plan, identity, make_plan
 from corestream.studies.results import Result, read_results, write_result
-from corestream.studies.results_page import results_page
+from corestream.studies.results_page import write_results_page
 from corestream.studies.settings_table import settings_grid, settings_records
 
 MEASURED = ("figure3", "minibatch-distance")
@@ -57,11 +58,13 @@ def paper(
     The table is written as Markdown, CSV and LaTeX, a figure as PNG and SVG, under OUT/paper.
     """
     check_name("table or figure", name, NAMES)
+    given = {"benchmark": benchmark, "methods": methods, "seeds": seeds, "tasks": tasks, "jobs": jobs}
+    _refuse_idle_options(name, {**given, "results": results})
     folder = out / "paper"
     if name == "hyperparameters":
         _hyperparameters(folder, as_json)
     elif name == "ledger":
-        _ledger(results, out, seeds or SEEDS)
+        _ledger(results, out, seeds or SEEDS, as_json)
     elif name in MEASURED:
         source = Source(benchmark, resolve_device(device or "auto"), data_dir, offline)
         found = figure3(source) if name == "figure3" else distances(source, range(seeds or SEEDS))
@@ -72,6 +75,19 @@ def paper(
         plan = make_plan(study, range(count), device=resolve_device(device or "auto"), tasks=tasks)
         made = _results(plan, out, results, jobs, Options(data_dir, offline))
         _show(plan, made, folder, data_dir, offline, as_json)
+
+
+def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
+    """What is not made from a study's runs does not take a study's options."""
+    taken = {
+        "hyperparameters": (),
+        "ledger": ("seeds", "results"),
+        "figure3": ("benchmark",),
+        "minibatch-distance": ("benchmark", "seeds"),
+    }.get(name, tuple(given))
+    idle = [f"--{option}" for option, value in given.items() if value is not None and option not in taken]
+    if idle:
+        raise ConfigError(f"`paper {name}` takes no {', '.join(idle)}: it is not made from runs of a study")
 
 
 def _narrowed(study: Study, benchmark: str | None, methods: str | None) -> Study:
@@ -130,13 +146,11 @@ def _hyperparameters(folder: Path, as_json: bool) -> None:
         typer.echo(f"wrote {path}")
 
 
-def _ledger(results: Path | None, out: Path, seeds: int) -> None:
+def _ledger(results: Path | None, out: Path, seeds: int, as_json: bool) -> None:
     if results is None:
         raise ConfigError("`paper ledger` is made from kept results alone: name their folder with --results")
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "RESULTS.md"
-    path.write_text(results_page(read_results(results), seeds), encoding="utf-8")
-    typer.echo(f"wrote {path}")
+    path = write_results_page(results, out, seeds)
+    typer.echo(json.dumps({"name": "ledger", "files": [str(path)]}) if as_json else f"wrote {path}")
 
 
 def _measured(name: str, found: Outcome, folder: Path, as_json: bool) -> None:

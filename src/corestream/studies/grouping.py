@@ -6,8 +6,8 @@ from typing import Any
 
 from corestream import learners
 from corestream.studies import paper_numbers
-from corestream.studies.catalogue import Condition
 from corestream.studies.commands import unusual_choices
+from corestream.studies.design import Condition
 from corestream.studies.plan import identity
 from corestream.studies.results import Result, differing_fields
 from corestream.studies.tables import Table, make_cell

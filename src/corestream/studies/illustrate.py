@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from corestream.errors import RunError
-from corestream.studies.catalogue import Kind
 from corestream.studies.config import RunConfig
+from corestream.studies.design import Kind
 from corestream.studies.figures import curves, interpolation, kept_pictures, memory_sizes, tsne
 from corestream.studies.kept import kept_pictures as pictures_of
 from corestream.studies.kept import read_memory

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from corestream.studies import paper_numbers
-from corestream.studies.catalogue import Condition, Row, Study
 from corestream.studies.config import RunConfig, make_config
+from corestream.studies.design import Condition, Row, Study
 from corestream.studies.files import canonical
 from corestream.studies.partial import share_of_gradients
 from corestream.studies.results import Result
@@ -56,15 +56,11 @@ class Plan:
 
 def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks: int | None = None) -> Plan:
     """Every cell's configuration, validated, for each seed."""
-    return Plan(
-        study,
-        {
-            (row.label, condition.key): tuple(
-                _configure(row, condition, seed=seed, device=device, tasks=tasks) for seed in seeds
-            )
-            for row, condition in study.cells()
-        },
-    )
+    configs = {}
+    for row, condition in study.cells():
+        config = _configure(row, condition, device=device, tasks=tasks)
+        configs[row.label, condition.key] = tuple(replace(config, seed=seed) for seed in seeds)
+    return Plan(study, configs)
 
 
 def identity(config: Mapping[str, Any]) -> bytes:

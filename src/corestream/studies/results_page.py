@@ -1,13 +1,17 @@
 """docs/RESULTS.md: every table for which there are results, row by row, with the command that makes the row again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from corestream.studies.catalogue import STUDIES
 from corestream.studies.commands import row_command
 from corestream.studies.config import RunConfig
+from corestream.studies.figures.style import save
+from corestream.studies.files import write_atomically
+from corestream.studies.illustrate import illustrate, note_on
 from corestream.studies.layout import HEADINGS, plus_minus
 from corestream.studies.plan import make_plan
-from corestream.studies.results import Result
+from corestream.studies.results import Result, read_results
 from corestream.studies.tables import Cell, Table
 
 HEAD = """# Results
@@ -18,17 +22,60 @@ of it; **not comparable**: the reason stands below the table. Time is that of on
 """
 
 
-def results_page(results: Sequence[Result], seeds: int = 5) -> str:
+def write_results_page(kept: Path, out: Path, seeds: int = 5) -> Path:
+    """OUT/RESULTS.md and OUT/figures/ from the results kept under a folder.
+
+    A file notes/NAME.md beside the results stands below the heading of study NAME, notes/introduction.md at the top:
+    what was tried, and why a number misses.
+    """
+    results = read_results(kept)
+    figures = {**_found(out / "figures"), **_drawn(results, out / "figures", seeds)}
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "RESULTS.md"
+    write_atomically(path, results_page(results, seeds, _notes(kept / "notes"), figures).encode("utf-8"))
+    return path
+
+
+def results_page(
+    results: Sequence[Result],
+    seeds: int = 5,
+    notes: Mapping[str, str] | None = None,
+    figures: Mapping[str, str] | None = None,
+) -> str:
     """The page's Markdown; studies without any result are left out."""
-    parts = [HEAD]
+    notes = notes or {}
+    parts = [HEAD, notes.get("introduction", "")]
     for study in STUDIES.values():
-        if study.kind != "table":
-            continue
         table = make_plan(study, range(seeds)).table(results)
-        if any(cell.results for cell in table.cells.values()):
-            parts.append(f"## {table.title}\n")
-            parts += _sections(table)
+        if study.kind == "table" and any(cell.results for cell in table.cells.values()):
+            parts += [f"## {table.title}\n", notes.get(study.name, ""), *_sections(table)]
+    if figures:
+        parts.append("## Figures\n")
+    for name, file in (figures or {}).items():
+        title = STUDIES[name].title if name in STUDIES else name
+        parts += [f"### {title}\n", f"![{title}]({file})\n", notes.get(name, "")]
     return "\n".join(parts)
+
+
+def _notes(folder: Path) -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
+
+
+def _drawn(results: Sequence[Result], folder: Path, seeds: int) -> dict[str, str]:
+    """The figures that accuracies alone can draw, made anew."""
+    figures = {}
+    for study in STUDIES.values():
+        if study.kind in ("curves", "memory sizes", "interpolation"):
+            table = make_plan(study, range(seeds)).table(results)
+            if any(cell.done for cell in table.cells.values()):
+                save(illustrate(study.kind, table), folder, study.name, note_on(table))
+                figures[study.name] = f"figures/{study.name}.png"
+    return figures
+
+
+def _found(folder: Path) -> dict[str, str]:
+    """Figures that were put there: those that show a run's memory, or are measured without a study's runs."""
+    return {path.stem: f"figures/{path.name}" for path in sorted(folder.glob("*.png"))}
 
 
 def _sections(table: Table) -> Iterator[str]:
