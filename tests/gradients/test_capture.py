@@ -227,7 +227,7 @@ def test_parameters_may_be_told_by_name_or_by_module(oracle, compare, images):
 def test_parameters_that_do_not_exist_or_do_not_learn_are_named(images):
     model = nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 3))
     model[0].requires_grad_(False)
-    with pytest.raises(ValueError, match="'2.weight'"):
+    with pytest.raises(ValueError, match=r"'2\.weight'"):
         per_sample_gradients(model, None, images(4, 5), parameters=["2.weight"])
     with pytest.raises(ValueError, match="'0' holds no trainable parameter"):
         per_sample_gradients(model, None, images(4, 5), parameters=["0"])
