@@ -14,6 +14,7 @@ from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, check_method, make_config
 from corestream.studies.drive import CHECKPOINT_STEPS, Options
 from corestream.studies.formats import to_terminal
+from corestream.studies.loggers import check_loggers
 from corestream.studies.names import check_name
 from corestream.studies.pool import Outcome
 from corestream.studies.study import RunSet
@@ -58,7 +59,7 @@ def compare(
         raise ConfigError("no benchmark is given; `corestream list benchmarks` shows them")
     configs = _configurations(values, extra)
     runs = RunSet([config for group in configs.values() for config in group], out)
-    how = Options(data_dir, offline, checkpoint_every, opt.split_names(log) or ())
+    how = Options(data_dir, offline, checkpoint_every, check_loggers(opt.split_names(log) or ()))
     with RunDisplay(len(runs.missing())) as display:
         outcomes = runs.make(jobs=jobs, options=how, watcher=display)
     table = _table(configs, out)

@@ -13,7 +13,7 @@ from corestream.cli.progress import title
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.study import read_runs
 
-app = typer.Typer(no_args_is_help=True, help="What there is: methods, benchmarks, settings, runs.")
+app = typer.Typer(no_args_is_help=True, help="What there is: methods, benchmarks, studies, settings, runs.")
 
 
 @app.command()
@@ -31,6 +31,14 @@ def benchmarks(as_json: opt.Json = False) -> None:
 
     found = {name: str(streams.BENCHMARKS[name].summary) for name in streams.names()}
     _show("benchmark", found, as_json)
+
+
+@app.command()
+def studies(as_json: opt.Json = False) -> None:
+    """The paper's tables and figures that `corestream paper` makes."""
+    from corestream.studies.catalogue import STUDIES
+
+    _show("study", {name: study.title for name, study in STUDIES.items()}, as_json)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from corestream.studies.config import RunConfig, canonical_benchmark, make_confi
 from corestream.studies.drive import CHECKPOINT_STEPS, Options
 from corestream.studies.environment import resolve_device
 from corestream.studies.execute import execute
+from corestream.studies.loggers import check_loggers
 
 ALLOWED = tuple(name for name in opt.FIELDS if name not in ("methods", "seeds"))
 
@@ -55,7 +56,7 @@ def run(
         if name not in values:
             raise ConfigError(f"no {name} is given; `corestream list {name}s` shows them")
     chosen = configure(values, extra)
-    how = Options(data_dir, offline, checkpoint_every, opt.split_names(log) or (), threads)
+    how = Options(data_dir, offline, checkpoint_every, check_loggers(opt.split_names(log) or ()), threads)
     with RunDisplay() as display:
         result = execute(chosen, out, how, report=lambda progress: display.progressed(chosen, progress))
     _print(chosen, out / chosen.digest(), result, as_json)

@@ -88,6 +88,10 @@ def _recorded(
     except Interrupted as interruption:
         events.write("interrupted", signal=interruption.signum)
         raise
+    except (KeyboardInterrupt, SystemExit):  # a second signal, which waits for nothing
+        with suppress(OSError):
+            events.write("interrupted")
+        raise
     except BaseException as error:
         note_failure(events, error)
         raise

@@ -76,8 +76,13 @@ LOGGERS: dict[str, Callable[[RunConfig, Path], Logger]] = {
 }
 
 
+def check_loggers(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names themselves, once each is known."""
+    return tuple(check_name("logger", name, LOGGERS) for name in names)
+
+
 def make_loggers(names: tuple[str, ...], config: RunConfig, folder: Path) -> list[Logger]:
-    return [LOGGERS[check_name("logger", name, LOGGERS)](config, folder) for name in names]
+    return [LOGGERS[name](config, folder) for name in check_loggers(names)]
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

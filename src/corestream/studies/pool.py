@@ -190,6 +190,8 @@ class _Worker:
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
         for line in self.process.stdout:
+            if not line.endswith("\n"):  # it was killed while it wrote
+                return
             yield json.loads(line)
 
     def ask_to_end(self) -> None:

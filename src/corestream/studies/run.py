@@ -71,10 +71,8 @@ class Run:
     @property
     def share_done(self) -> float:
         """Of the whole run, from 0 to 1."""
-        inside = 0.0
-        if self._train is not None and not self.finished:
-            batches = max(1, len(self._train) * self.settings.sweeps)
-            inside = (self.position.sweep * len(self._train) + self.position.batch) / batches
+        of_sweep = 0.0 if self._train is None else self.position.batch / len(self._train)
+        inside = (self.position.sweep + of_sweep) / int(self.settings.sweeps)
         return (self.position.task + inside) / len(self.training)
 
     def step(self) -> bool:
