@@ -67,7 +67,7 @@ def score(
     model = unwrap(model)
     options: dict[str, Any] = {"parameters": parameters, "max_bytes": max_bytes}
     with in_mode(model, mode):
-        if reference is None or is_batch_coupled(model):
+        if reference is None or is_batch_coupled(model) or not _joinable(batch, reference):
             grads = per_sample_gradients(model, loss_fn, batch, **options)
             others = None if reference is None else per_sample_gradients(model, loss_fn, reference, **options)
             criteria = gradient_criteria(grads, others, route)
@@ -82,6 +82,15 @@ def score(
     if not scores.total.is_cuda:
         require_finite(scores.total, batch[0], grads)
     return scores
+
+
+def _joinable(batch: Any, reference: Any) -> bool:
+    """Whether one pass can take both: sequences of another length go apart. What is no batch at all is told by the checks."""
+    try:
+        pairs = [zip(leaves(a), leaves(b), strict=True) for a, b in zip(batch, reference, strict=True)]
+        return all(x.shape[1:] == y.shape[1:] for pair in pairs for x, y in pair)
+    except (AttributeError, TypeError, ValueError):
+        return True
 
 
 def require_finite(total: Tensor, inputs: Any, grads: PerSampleGradients) -> None:
