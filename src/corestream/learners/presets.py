@@ -81,6 +81,7 @@ OCS_SCHEDULE: dict[str, Values] = {
 ON_OCS_SCHEDULE = ("ocs", "input-ocs", "feat-ocs", "uniform+ocs", "mc-sgd+ocs")
 
 PLAIN: Values = {"lr": 0.01, "lr_decay": 1.0, "dropout": 0.0}
+CONNECTED: Values = {"lr": 0.02, "lr_decay": 0.8}
 
 # Where a method has a schedule of its own.
 OWN: dict[str, dict[str, Values]] = {
@@ -96,6 +97,8 @@ OWN: dict[str, dict[str, Values]] = {
     },
     "a-gem": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
     "er-reservoir": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
+    "mc-sgd": {"rotated-mnist": CONNECTED, "permuted-mnist": CONNECTED},
+    "mc-sgd+ocs": {"rotated-mnist": CONNECTED, "permuted-mnist": CONNECTED},
 }
 # The best documented values, chosen on seeds that are not reported.
 BEST: dict[str, dict[str, Values]] = {
