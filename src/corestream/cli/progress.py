@@ -1,5 +1,6 @@
 """Progress on stderr: bars with accuracy and time left on a terminal, plain lines elsewhere."""
 
+import time
 from types import TracebackType
 
 from rich.console import Console
@@ -29,6 +30,8 @@ class RunDisplay(Watcher):
             disable=not self._live,
         )
         self._of: dict[str, TaskID] = {}
+        self._shares: dict[str, float] = {}
+        self._began = time.monotonic()
         self._all = self._bars.add_task("all runs", total=total, news="", visible=total > 1)
 
     def __enter__(self) -> "RunDisplay":
@@ -49,6 +52,8 @@ class RunDisplay(Watcher):
         found = _accuracy(progress.accuracy) + _left(progress.seconds_left)
         news = f"task {min(progress.task + 1, progress.tasks)}/{progress.tasks}{found}"
         self._bars.update(self._of[config.digest()], completed=progress.share, news=news)
+        self._shares[config.digest()] = progress.share
+        self._tell_all()
         if progress.task_closed and not self._live and self._total == 1:
             self._line(f"{title(config)}: task {progress.task}/{progress.tasks} done{found}")
 
@@ -56,9 +61,16 @@ class RunDisplay(Watcher):
         self._ended += 1
         if (bar := self._of.pop(outcome.config.digest(), None)) is not None:
             self._bars.remove_task(bar)
-        self._bars.update(self._all, completed=self._ended)
+        self._shares.pop(outcome.config.digest(), None)
+        self._tell_all()
         found = _accuracy(accuracy) or f", {outcome.status}: {outcome.error}"
         self._line(f"[{self._ended}/{self._total}] {title(outcome.config)}{found}")
+
+    def _tell_all(self) -> None:
+        done = self._ended + sum(self._shares.values())
+        left = (time.monotonic() - self._began) * (self._total - done) / done if done else None
+        news = f"{self._ended}/{self._total} runs{_left(left)}"
+        self._bars.update(self._all, completed=done, news=news)
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
