@@ -52,8 +52,8 @@ def dataset(name: str, effort: Effort, *, data_dir: Path | None, offline: bool) 
     for part, most in ((found.train, effort.train), (found.test, effort.test)):
         parts.append((part.images[:most].float() / 255, part.labels[:most]))
         cut.append(most < len(part))
-    note = f"{name}: {effort.train:,} training and {effort.test:,} test images" if any(cut) else found.note
-    return Pictures(parts[0], parts[1], note)
+    part_note = f"{name}: {effort.train:,} training and {effort.test:,} test images" if any(cut) else ""
+    return Pictures(parts[0], parts[1], "; ".join(note for note in (found.note, part_note) if note))
 
 
 def digits(task: int, seed: int) -> Pictures:

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from corestream.errors import CorestreamError
+from corestream.errors import CorestreamError, RunError
 from corestream.studies.charts import bar, class_chart
 from corestream.studies.config import RunConfig
 from corestream.studies.kept import kept_pictures, picture_uri
@@ -146,7 +146,11 @@ def picture_panels(cells: Mapping[str, Cell], colours: Mapping[str, int]) -> lis
     panels = []
     for row, cell in cells.items():
         result = _first_done(cell)
-        pictures = kept_pictures(result) if result else None
+        try:
+            pictures = kept_pictures(result) if result else None
+        except RunError as error:  # the page is written all the same
+            panels.append(Panel(row, colours[row], str(error)))
+            continue
         if result is not None and pictures is not None:
             note = f"{min(36, len(pictures))} of {len(pictures)} kept, seed {result.seed}"
             panels.append(Panel(row, colours[row], note, uri=picture_uri(pictures)))
