@@ -23,6 +23,7 @@ def shown(monkeypatch):
         with RunDisplay(total) as display:
             display.began(CONFIG)
             display.progressed(CONFIG, Progress(1, 2, 50, 0.5, 75.0, 0.812, task_closed=True))
+            display._bars.refresh()
             display.ended(Outcome(CONFIG, "failed", "out of memory"), None)
         return written.getvalue()
 
