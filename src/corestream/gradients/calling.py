@@ -36,10 +36,10 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def leaves(inputs: Inputs) -> list[Tensor]:
-    """The tensors of an input, whatever holds them."""
+    """The tensors of an input, whatever holds them; a dict's by name, for its order may differ from batch to batch."""
     if isinstance(inputs, Tensor):
         return [inputs]
-    return list(inputs.values() if isinstance(inputs, Mapping) else inputs)
+    return [inputs[name] for name in sorted(inputs)] if isinstance(inputs, Mapping) else list(inputs)
 
 
 def map_inputs(function: Callable[[Tensor], Tensor], inputs: Inputs) -> Inputs:

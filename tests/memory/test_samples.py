@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from corestream import Samples
+
+KINDS = {
+    "tensor": torch.arange(12.0).view(4, 3),
+    "tuple": (torch.arange(12.0).view(4, 3), torch.arange(4)),
+    "dict": {"x": torch.arange(12.0).view(4, 3), "mask": torch.ones(4, 2, dtype=torch.bool)},
+    "eleven columns": tuple(torch.full((4,), i) for i in range(11)),
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def samples(request):
+    return Samples.of(request.param, torch.tensor([5, 6, 7, 8]), task=2, ids=torch.tensor([10, 11, 12, 13]))
+
+
+def columns_equal(one, two):
+    return all(torch.equal(a, b) for a, b in zip(one.columns(), two.columns(), strict=True))
+
+
+def test_what_is_not_told_is_known_as_such():
+    samples = Samples.of(torch.zeros(3, 2), torch.zeros(3))
+    assert samples.tasks.tolist() == [0, 0, 0]
+    assert samples.ids.tolist() == [-1, -1, -1]
+    assert Samples.of(torch.zeros(2), torch.zeros(2), torch.tensor([4, 5])).tasks.tolist() == [4, 5]
+
+
+def test_all_columns_follow_an_index(samples):
+    part = samples[torch.tensor([3, 1])]
+    assert len(part) == 2
+    assert part.targets.tolist() == [8, 6]
+    assert part.ids.tolist() == [13, 11]
+    assert all(torch.equal(a, b[[3, 1]]) for a, b in zip(part.columns(), samples.columns(), strict=True))
+
+
+def test_parts_are_joined(samples):
+    assert columns_equal(Samples.join([samples[:1], samples[1:]]), samples)
+
+
+def test_a_flat_state_holds_everything(samples):
+    state = samples.state_dict()
+    assert all(isinstance(value, torch.Tensor) for value in state.values())
+    again = Samples.from_state_dict(state)
+    assert type(again.inputs) is type(samples.inputs)
+    if isinstance(samples.inputs, dict):
+        assert again.inputs.keys() == samples.inputs.keys()
+    assert columns_equal(again, samples)
