@@ -45,6 +45,29 @@ def test_what_is_not_chosen_still_fills_a_share_that_would_stay_empty(model, sgd
     assert {3, 5} <= set(learner.memory.ids.tolist())
 
 
+def test_candidates_that_all_fit_keep_the_order_for_later(model, sgd, batch):
+    learner = First(model, sgd(model), ReplayMemory(8, balance=None))
+    x, y = batch(6, seed=1)
+    learner.observe(x, y)
+    learner.end_task()
+    learner.observe(*batch(20, seed=2))
+    learner.end_task()
+    kept = learner.memory.inputs[learner.memory.tasks == 0][:, 0]
+    assert kept.tolist() == x[:, 0].sort().values[:4].tolist()
+
+
+def test_under_a_balance_each_class_gives_the_first_of_its_own(model, sgd, batch):
+    learner = First(model, sgd(model), ReplayMemory(6, balance="class"))
+    x, y = batch(30)
+    learner.observe(x, y)
+    learner.end_task()
+    assert sorted(learner.memory.targets.tolist()) == [0, 0, 1, 1, 2, 2]
+    order = x[:, 0].argsort()[:6]
+    for label in range(3):
+        mine = x[order[y[order] == label], 0][:2].tolist()
+        assert set(mine) <= set(learner.memory.inputs[:, 0].tolist())
+
+
 def test_the_candidates_are_bounded(model, sgd, batch):
     learner = Uniform(model, sgd(model), ReplayMemory(100, balance=None), candidates=7)
     learner.observe(*batch(30))

@@ -50,14 +50,6 @@ def test_adapt_trains_on_what_the_method_chooses(model, sgd, batch):
     assert torch.allclose(step.loss, expected)
 
 
-def test_a_balanced_memory_has_the_choice_made_in_each_class(model, sgd, batch):
-    learner = Uniform(model, sgd(model), ReplayMemory(6, balance="class"), k=6, adapt=True)
-    x, y = batch(12)
-    picked = learner.observe(x, y).picked
-    assert sorted(y[picked].tolist()) == [0, 0, 1, 1, 2, 2]
-    assert y[picked[:3]].sort().values.tolist() == [0, 1, 2]
-
-
 def test_fewer_choices_than_k_are_trained_on_alone(model, sgd, batch):
     class Two(Uniform):
         def choose(self, samples, k):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..memory import ReplayMemory, Reservoir, Samples
+from ..selection.scores import in_mode
 from .finetune import rows
 from .rehearsal import Rehearsal
 
@@ -15,8 +16,8 @@ class Coreset(Rehearsal):
     """Methods differ in `choose`.
 
     Candidates for the memory are a random `candidates` of the samples trained on since the last sweep began. At the
-    end of a task `choose` orders them, the memory takes its share from the front, and older tasks shrink from the
-    back.
+    end of a task the memory takes its share of what `choose` puts first among them, and older tasks shrink from the
+    back of their own order. Where the memory is balanced by class, each class gives its first.
     """
 
     def __init__(
@@ -47,14 +48,22 @@ class Coreset(Rehearsal):
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         kept = self.candidates.kept()
         if kept is not None:
-            order = self._ordered(kept, self.memory.quota(kept))
+            with in_mode(self.model, "eval"):
+                chosen = self.choose(kept, self.memory.quota(kept))
             self.memory.store(
-                kept,
-                priority=_priority(order, len(kept)),
-                shrink_priority=lambda older: -torch.arange(len(older), device=older.targets.device),
+                kept[self._order(chosen, len(kept))],
+                priority=_front_first(kept),
+                shrink_priority=_front_first,
                 generator=self.generator,
             )
         self.candidates.clear()
+
+    def _order(self, chosen: Tensor, count: int) -> Tensor:
+        """What was chosen, as it was chosen; then the others at random, for classes that were left out."""
+        chance = torch.rand(count + 1, generator=self.generator, device=self.device)
+        places = torch.arange(len(chosen) + 1, 1, -1, device=self.device, dtype=chance.dtype)
+        keys = chance.scatter(0, torch.where(chosen >= 0, chosen, count), places)[:count]
+        return keys.argsort(descending=True)
 
     def _state(self) -> dict[str, Tensor]:
         return {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
@@ -66,8 +75,5 @@ class Coreset(Rehearsal):
         )
 
 
-def _priority(order: Tensor, count: int) -> Tensor:
-    """Falling along the order; what is not in it comes last."""
-    places = torch.arange(len(order), 0, -1, device=order.device)
-    spare = torch.zeros(count + 1, dtype=torch.long, device=order.device)
-    return spare.scatter(0, torch.where(order >= 0, order, count), places)[:count]
+def _front_first(samples: Samples) -> Tensor:
+    return -torch.arange(len(samples), device=samples.targets.device)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from ..memory import Samples
-from ..selection.herding import herding
+from ..selection.herding import herding_per_class
 from .coreset import Coreset
 from .features import features
 
@@ -15,4 +15,4 @@ class ICaRL(Coreset):
     """
 
     def choose(self, samples: Samples, k: int) -> Tensor:
-        return herding(features(self.model, samples.inputs), k)
+        return herding_per_class(features(self.model, samples.inputs), samples.targets, k)

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from ..gradients import is_batch_coupled
 from ..gradients.calling import LossFn, join_inputs
 from ..memory import ReplayMemory, Samples
-from ..memory.balance import groups
 from ..selection.scores import in_mode
 from .base import weighted_mean
 from .finetune import Finetune
@@ -15,8 +14,7 @@ from .finetune import Finetune
 class Rehearsal(Finetune):
     """One step is down the mean loss of the batch + λ · the mean loss of a replay batch (Eq. 9).
 
-    `adapt=True` is current-task adaptation: the method's `choose` picks the k samples of each batch to train on,
-    within each class where the memory is balanced by class.
+    `adapt=True` is current-task adaptation: the method's `choose` picks the k samples of each batch to train on.
     """
 
     memory: ReplayMemory
@@ -49,7 +47,8 @@ class Rehearsal(Finetune):
     def _pick(self, samples: Samples) -> Tensor | None:
         if not self.adapt or self.k is None or self.k >= len(samples):
             return super()._pick(samples)
-        return self._ordered(samples, self.k)
+        with in_mode(self.model, "eval"):
+            return self.choose(samples, self.k)
 
     def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
         replayed = self._replayed(samples)
@@ -67,20 +66,3 @@ class Rehearsal(Finetune):
     def _replayed(self, samples: Samples) -> Samples | None:
         """The replay batch that goes with these samples."""
         return self.memory.sample(self.replay, self.generator) if len(self.memory) else None
-
-    def _ordered(self, samples: Samples, k: int) -> Tensor:
-        """`choose` within each group of the memory's balance, then the best of each group, the second of each, …"""
-        members = groups(samples.targets, self.memory.balance)
-        chosen = []
-        with in_mode(self.model, "eval"):
-            if self.memory.balance is None:
-                return self.choose(samples, k)
-            for label in members.unique():
-                own = (members == label).nonzero()[:, 0]
-                best = self.choose(samples[own], k)
-                chosen.append(torch.where(best >= 0, own[best.clamp_min(0)], -1))
-        turns = torch.stack(
-            [nn.functional.pad(one, (0, k - len(one)), value=-1) for one in chosen], dim=1
-        ).flatten()
-        found = turns[turns >= 0][:k]
-        return nn.functional.pad(found, (0, min(k, len(samples)) - len(found)), value=-1)
