@@ -6,7 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from corestream.cli import app
+from corestream.cli.paper import ABOUT
 from corestream.errors import ConfigError
+from corestream.studies.catalogue import STUDIES
 from corestream.studies.results import read_results
 
 LITTLE = [
@@ -92,6 +94,12 @@ def test_the_ledger_is_written_from_kept_results_alone(tmp_path: Path) -> None:
 def test_options_that_would_do_nothing_are_refused() -> None:
     with pytest.raises(ConfigError, match="--methods, --tasks"):
         corestream("paper", "figure3", "--methods", "ocs", "--tasks", "3")
+
+
+def test_every_study_can_be_asked_for() -> None:
+    assert set(STUDIES) < set(ABOUT)
+    help_text = " ".join(corestream("paper", "--help").replace("│", " ").split())
+    assert "figure7 (kept pictures)" in help_text
 
 
 def test_hyperparameters_run_nothing(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         read_results(tmp_path / "nowhere")
 
 
-def test_the_seed_may_differ_and_nothing_else() -> None:
+def test_seed_and_device_may_differ_and_no_setting() -> None:
     other = {**CONFIG, "seed": 4, "settings": {"tau": 2.0}}
-    assert differing_fields([Result(CONFIG, {}), Result({**CONFIG, "seed": 9}, {})]) == []
+    assert differing_fields([Result(CONFIG, {}), Result({**CONFIG, "seed": 9, "device": "cuda"}, {})]) == []
     assert differing_fields([Result(CONFIG, {}), Result(other, {})]) == ["settings.tau"]

@@ -28,13 +28,34 @@ from corestream.studies.results_page import write_results_page
 from corestream.studies.settings_table import settings_grid, settings_records
 
 MEASURED = ("figure3", "minibatch-distance")
-NAMES = (*STUDIES, *MEASURED, "hyperparameters", "ledger")
+ABOUT = {
+    "table1": "main",
+    "table2": "noise",
+    "table3": "gradients, inputs or features",
+    "table4": "the criteria",
+    "table5": "running time",
+    "table6": "MC-SGD",
+    "adaptation": "",
+    "class-incremental": "",
+    "uniform-ocs": "",
+    "partial-gradients": "",
+    "hyperparameters": "",
+    "figure3": "single samples' effect",
+    "figure4": "curves",
+    "figure5": "memory sizes",
+    "figure6": "interpolation",
+    "figure7": "kept pictures",
+    "figure8": "t-SNE",
+    "minibatch-distance": "",
+    "ledger": "RESULTS.md from kept results",
+}
+HELP = "; ".join(f"{name} ({words})" if words else name for name, words in ABOUT.items()) + "."
 SEEDS = 5
 PICTURES = ("kept pictures", "t-SNE")  # show one run's memory
 
 
 def paper(
-    name: Annotated[str, typer.Argument(help=", ".join(NAMES), show_default=False)],
+    name: Annotated[str, typer.Argument(help=HELP, show_default=False)],
     benchmark: Annotated[str | None, typer.Option(help="Only this one, or the study moved to it.")] = None,
     methods: Annotated[str | None, typer.Option(help="Only these rows, with commas between.")] = None,
     seeds: Annotated[int | None, typer.Option(help=f"How many: 0, 1, … [{SEEDS}].", min=1)] = None,
@@ -57,7 +78,7 @@ def paper(
 
     The table is written as Markdown, CSV and LaTeX, a figure as PNG and SVG, under OUT/paper.
     """
-    check_name("table or figure", name, NAMES)
+    check_name("table or figure", name, ABOUT)
     given = {"benchmark": benchmark, "methods": methods, "seeds": seeds, "tasks": tasks, "jobs": jobs}
     _refuse_idle_options(name, {**given, "results": results})
     folder = out / "paper"

@@ -11,12 +11,10 @@ from corestream.studies.config import RunConfig, make_config
 from corestream.studies.design import Condition, Row, Study
 from corestream.studies.files import canonical
 from corestream.studies.partial import share_of_gradients
-from corestream.studies.results import Result
+from corestream.studies.results import OWN_TO_A_RUN, Result
 from corestream.studies.tables import Cell, Measured, Table, make_cell
 
 Place = tuple[str, str]  # row label, condition key
-# where and how carefully a run was made: a result fits its cell whatever these are
-ELSEWHERE = ("seed", "device", "deterministic", "record")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks:
 
 def identity(config: Mapping[str, Any]) -> bytes:
     """Equal for results that belong into one cell of a table."""
-    return canonical({name: value for name, value in config.items() if name not in ELSEWHERE})
+    return canonical({name: value for name, value in config.items() if name not in OWN_TO_A_RUN})
 
 
 def _configure(row: Row, condition: Condition, **choices: Any) -> RunConfig:

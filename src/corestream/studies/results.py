@@ -11,6 +11,8 @@ from corestream.errors import DataError
 from corestream.studies.files import canonical, sha256, write_atomically
 
 Status = Literal["done", "diverged", "failed"]
+# a run's seed, and where and how carefully it was made: runs of one table cell may differ in these
+OWN_TO_A_RUN = ("seed", "device", "deterministic", "record")
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,9 @@ class Result:
         """a[t][i]: accuracy on task i after task t."""
         return list(self.accuracy.get("matrix", []))
 
-    def same_but_seed(self) -> dict[str, Any]:
+    def shared(self) -> dict[str, Any]:
         """The configuration that runs of one table cell must share."""
-        return {key: value for key, value in self.config.items() if key != "seed"}
+        return {key: value for key, value in self.config.items() if key not in OWN_TO_A_RUN}
 
 
 def write_result(result: Result, folder: Path) -> Path:
@@ -84,8 +86,8 @@ def _read(path: Path) -> Result:
 
 
 def differing_fields(results: Iterable[Result]) -> list[str]:
-    """Names of configuration fields, apart from the seed, in which the results differ."""
-    configs = [_flat(result.same_but_seed()) for result in results]
+    """Names of the configuration fields that should be equal and are not."""
+    configs = [_flat(result.shared()) for result in results]
     keys = sorted({key for config in configs for key in config})
     return [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
 
