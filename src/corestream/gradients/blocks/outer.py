@@ -10,6 +10,9 @@ from .factor import Factor, Joined
 from .rows import Rows
 
 EVERY = slice(None)
+SMALL_PRODUCTS = (
+    2  # rows come from many small matrix products, which run at about half the speed of a large one
+)
 
 
 class Outer(Block):
@@ -87,7 +90,8 @@ class Outer(Block):
         """By tables of inner products, and by rows."""
         groups, mine, out, width = self.left.groups, self.left.positions, self.left.width, self.right.width
         by_tables = n * m * mine * theirs * (out + width) * groups
-        return by_tables, (n * mine + m * made + n * m) * out * width * groups
+        by_rows = (n * mine + m * made + n * m) * out * width * groups
+        return by_tables, SMALL_PRODUCTS * by_rows
 
     def gram_cost(self, n: int, m: int) -> int:
         return min(self._gram_costs(n, m, self.left.positions, self.left.positions))

@@ -1,5 +1,6 @@
 """Convolutions: linear layers on patches. A transposed convolution swaps the two factors' roles."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -56,10 +57,10 @@ def _bias_rows(name: str, seen: Seen) -> Rows:
 
 
 def _positions(x: Tensor, groups: int) -> Tensor:
-    """[N, T, C, *space] as [N, G, T·positions, C/G]."""
+    """[N, T, C, *space] as [N, G, T·positions, C/G]. Positions stay next to each other in memory: nothing is copied."""
     n, calls, channels = x.shape[:3]
     split = x.reshape(n, calls, groups, channels // groups, -1)
-    return split.permute(0, 2, 1, 4, 3).reshape(n, groups, -1, channels // groups)
+    return split.permute(0, 2, 3, 1, 4).reshape(n, groups, channels // groups, -1).mT
 
 
 def _patches(
@@ -73,18 +74,11 @@ def _patches(
         kernel, stride, dilation = module.kernel_size[d], module.stride[d], module.dilation[d]
         span = dilation * (kernel - 1) + 1
         x = x.unfold(2 + d, span, stride).narrow(2 + d, 0, counts[d])[..., ::dilation]
-    # x is a view [N·T, C, *positions, *kernel]: order the axes, then copy once
+    # x is a view [N·T, C, *positions, *kernel]: order the axes, then copy once, whole rows of positions at a time
     x = x.unflatten(1, (module.groups, -1)).unflatten(0, (n, calls))
-    order = [0, 2, 1, *range(4, 4 + space), 3, *range(4 + space, 4 + 2 * space)]
-    return x.permute(order).reshape(n, module.groups, calls * _product(counts), -1)
+    order = [0, 2, 3, *range(4 + space, 4 + 2 * space), 1, *range(4, 4 + space)]
+    return x.permute(order).reshape(n, module.groups, -1, calls * math.prod(counts)).mT
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
     return tuple(value)
-
-
-def _product(counts: tuple[int, ...]) -> int:
-    total = 1
-    for count in counts:
-        total *= count
-    return total
