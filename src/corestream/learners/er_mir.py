@@ -10,6 +10,7 @@ from torch.func import functional_call
 from ..gradients.calling import Inputs
 from ..memory import ReplayMemory, Samples
 from ..selection.mir import most_interfered
+from ..selection.scores import in_mode
 from .rehearsal import Rehearsal
 
 
@@ -46,10 +47,11 @@ class ERMIR(Rehearsal):
         return found[self._interfered(found, by=samples, k=self.replay)]
 
     def _interfered(self, samples: Samples, by: Samples, k: int) -> Tensor:
-        virtual = self._virtual_step(by)
-        with torch.no_grad():
-            before = self._losses(samples.inputs, samples.targets)
-            after = self.loss_fn(at(self.model, virtual, samples.inputs), samples.targets)
+        with in_mode(self.model, "eval"):  # dropout would drown the difference
+            virtual = self._virtual_step(by)
+            with torch.no_grad():
+                before = self._losses(samples.inputs, samples.targets)
+                after = self.loss_fn(at(self.model, virtual, samples.inputs), samples.targets)
         return most_interfered(before, after, k)
 
     def _virtual_step(self, samples: Samples) -> dict[str, Tensor]:

@@ -1,15 +1,18 @@
 """Elastic weight consolidation (Kirkpatrick et al. 2017)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..gradients import per_sample_gradients
+from ..gradients.calling import Inputs, join_inputs
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
 from .finetune import Finetune, rows
+
+AT_ONCE = 100  # samples; batches as small as the stream's would make the Fisher slow
 
 
 class EWC(Finetune):
@@ -67,18 +70,17 @@ class EWC(Finetune):
         total = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         count = 0
         with in_mode(self.model, "eval"):
-            for x, y, *task in data:
-                batch = ((x, *task) if task else x, y)
+            for batch in _joined(data):
                 for name, squares in per_sample_gradients(self.model, self.loss_fn, batch).squares().items():
                     total[name] += squares
-                count += len(y)
+                count += len(batch[1])
         return {name: value / max(count, 1) for name, value in total.items()}
 
     def _kept(self) -> Iterable[Any]:
         kept = self.candidates.kept()
-        for start in range(0, 0 if kept is None else len(kept), 100):
+        for start in range(0, 0 if kept is None else len(kept), AT_ONCE):
             assert kept is not None
-            part = kept[start : start + 100]
+            part = kept[start : start + AT_ONCE]
             yield (part.inputs, part.targets)
 
     def _state(self) -> dict[str, Tensor]:
@@ -94,3 +96,19 @@ class EWC(Finetune):
         self.candidates.load_state_dict(
             {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         )
+
+
+def _joined(data: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:
+    """The batches (x, y) or (x, y, task), a hundred samples or more at a time."""
+    waiting: list[tuple[Inputs, Tensor]] = []
+    for x, y, *task in data:
+        waiting.append(((x, *task) if task else x, y))
+        if sum(len(y) for _, y in waiting) >= AT_ONCE:
+            yield _join(waiting)
+            waiting = []
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: list[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:
+    return join_inputs([inputs for inputs, _ in batches]), torch.cat([targets for _, targets in batches])
