@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors.torch import save
 
 from corestream.cli.options import FIELDS, gather
 from corestream.errors import CorestreamError
@@ -26,10 +27,11 @@ from corestream.streams.datasets.idx import read_idx
 from corestream.streams.datasets.notmnist import read_notmnist
 from corestream.streams.datasets.svhn import read_svhn
 from corestream.studies import checkpoint
-from corestream.studies.config import RunConfig, make_config, override, read_config
+from corestream.studies.config import RunConfig, default_settings, make_config, override, read_config
 from corestream.studies.events import EventLog, read_events
 from corestream.studies.execute import read_accuracy, read_memory
 from corestream.studies.files import write_json
+from corestream.studies.results import Result, read_results, write_result
 
 THOROUGH = os.environ.get("CORESTREAM_THOROUGH") == "1"
 HANG_SECONDS = 60
@@ -302,8 +304,6 @@ def test_toml(tmp_path):
         path.write_bytes(content)
         with only_our_errors():
             values = gather(path, {}, FIELDS)
-            from corestream.studies.config import default_settings
-
             override(default_settings(plain), values["settings"], "ocs")
 
     fuzz()
@@ -349,9 +349,7 @@ def test_events(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["config.json", "accuracy.json", "memory.safetensors"])
-def test_results(tmp_path, name):
-    from safetensors.torch import save
-
+def test_run_folders(tmp_path, name):
     config = make_config("rotated-digits", "ocs")
     write_json(tmp_path / "config.json", {"config": config.to_dict(), "environment": {}})
     write_json(tmp_path / "accuracy.json", {"status": "done", "matrix": [[0.5]], "digest": config.digest()})
@@ -369,5 +367,22 @@ def test_results(tmp_path, name):
         with only_our_errors():
             found = read.get(name, lambda: read_memory(tmp_path))()
             assert isinstance(found, RunConfig | dict)
+
+    fuzz()
+
+
+def test_kept_results(tmp_path):
+    config = make_config("rotated-digits", "ocs").to_dict()
+    found = {"matrix": [[0.5, None], [0.4, 0.6]], "average_accuracy": 0.5, "forgetting": 0.1}
+    path = write_result(Result(config, found, seconds=3.0), tmp_path)
+    whole = path.read_bytes()
+
+    @FUZZ
+    @given(EDITS)
+    def fuzz(edits):
+        path.write_bytes(damaged(whole, edits))
+        with only_our_errors():
+            (result,) = read_results(tmp_path)
+            assert result.status in ("done", "diverged", "failed")
 
     fuzz()
