@@ -73,7 +73,9 @@ class Learner:
     def observe(self, x: Any, y: Tensor, task: Tensor | None = None, *, ids: Tensor | None = None) -> Step:
         """Learn from a batch. `task` goes to the model as its second argument; `ids` travel with samples that are kept."""
         inputs = x if task is None else (x, task)
-        check_batch(self.device, (inputs, y))
+        count = check_batch(self.device, (inputs, y))[2]
+        if ids is not None and ids.shape != (count,):
+            raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
         with torch.enable_grad():
             return self._learn(inputs, y, ids)
 

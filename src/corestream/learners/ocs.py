@@ -72,9 +72,9 @@ class OCS(Learner):
             raise ValueError(f"single_pass must be True, False or 'auto', got {single_pass!r}")
         if len(weights) != 3:
             raise ValueError(f"weights must be three numbers, for S, V and A, got {weights!r}")
-        if task_free and memory.policy == "reservoir":
+        if memory.policy == "reservoir":
             raise ValueError(
-                "task_free=True has a policy of its own: give a ReplayMemory without policy='reservoir'"
+                "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
             )
         self.memory = memory
         self.k, self.tau, self.lam, self.replay, self.reference = k, tau, lam, replay, reference
@@ -144,13 +144,14 @@ class OCS(Learner):
             rows = torch.cat([rows, start + positions])
         # whatever is missing or not finite is left out: the best pick stands in for it, with no weight
         good = grads.finite[rows]
+        good[: len(picked)] &= picked >= 0
         weights = self._shares(len(picked), len(rows) - len(picked)).to(grads.losses.dtype) * good
         weights[: len(picked)] /= weights[: len(picked)].sum().clamp_min(1)
         chosen = grads[torch.where(good, rows, rows[0])]
         chosen.known_finite = True
         gradients = chosen.combine(weights)
         self._step({name: None if name in grads.unused else g for name, g in gradients.items()})
-        loss = chosen.losses @ weights
+        loss = (chosen.losses * weights).sum()
         return Step(self, loss, picked, scores)
 
     def _shares(self, picks: int, replays: int) -> Tensor:

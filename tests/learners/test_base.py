@@ -1,0 +1,185 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from corestream import Learner, NonFiniteError, ReplayMemory, Samples, Step
+from corestream.learners.base import weighted_mean
+
+
+class Plain(Learner):
+    """One ordinary step on each batch, and a memory of what it saw."""
+
+    def __init__(self, model, optimizer, memory=None, **options):
+        super().__init__(model, optimizer, **options)
+        self.memory, self.seen = memory, []
+
+    def _learn(self, inputs, targets, ids):
+        self.seen.append((inputs, ids))
+        losses = self._losses(inputs, targets)
+        self._spoil(~torch.isfinite(losses).any())
+        loss = weighted_mean(losses, torch.isfinite(losses))
+        self._descend(loss)
+        if self.memory is not None:
+            self.memory.add(Samples.of(inputs, targets, self.task, ids), self.generator)
+        return Step(self, loss)
+
+
+@pytest.fixture
+def learner(model, sgd):
+    return Plain(model, sgd(model))
+
+
+def test_observing_is_a_step_of_the_optimiser(learner, batch):
+    x, y = batch()
+    twin = copy.deepcopy(learner.model)
+    step = learner.observe(x, y)
+    loss = nn.functional.cross_entropy(twin(x), y)
+    loss.backward()
+    torch.testing.assert_close(step.loss, loss.detach())
+    for name, parameter in twin.named_parameters():
+        torch.testing.assert_close(learner.model.get_parameter(name), parameter - 0.1 * parameter.grad)
+        assert learner.model.get_parameter(name).grad is None
+
+
+def test_a_step_says_which_samples_it_was_taken_on(learner, batch):
+    step = learner.observe(*batch())
+    assert step.loss.shape == ()
+    assert step.picked is None
+    assert step.scores is None
+
+
+def test_the_loss_of_a_step_keeps_no_graph(learner, batch):
+    assert not learner.observe(*batch()).loss.requires_grad
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.enable_grad])
+def test_it_learns_whatever_grad_mode_the_caller_is_in(learner, batch, around):
+    before = learner.model.head.weight.clone()
+    with around():
+        learner.observe(*batch())
+    assert not torch.equal(before, learner.model.head.weight)
+
+
+def test_the_task_goes_to_the_model_as_its_second_argument(learner, batch):
+    x, y = batch()
+    task, ids = torch.zeros(12, dtype=torch.long), torch.arange(12)
+    learner.observe(x, y, task, ids=ids)
+    inputs, seen_ids = learner.seen[0]
+    assert inputs[0] is x
+    assert inputs[1] is task
+    assert seen_ids is ids
+
+
+def test_ending_a_task_counts_it_clears_the_optimiser_and_decays_the_rate(model, batch):
+    optimizer = torch.optim.SGD(
+        [{"params": model.hidden.parameters(), "lr": 0.4}, {"params": model.head.parameters(), "lr": 0.2}],
+        momentum=0.9,
+    )
+    learner = Plain(model, optimizer, lr_decay=0.5)
+    learner.observe(*batch())
+    assert optimizer.state
+    learner.end_task()
+    assert not optimizer.state
+    assert [group["lr"] for group in optimizer.param_groups] == [0.2, 0.1]
+    assert learner.task == 1
+    learner.end_task()
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.05]
+
+
+@pytest.mark.parametrize("decay", [0.0, -1.0, 1.5])
+def test_a_decay_out_of_range_is_an_error(model, sgd, decay):
+    with pytest.raises(ValueError, match=r"lr_decay must be in \(0, 1\], got"):
+        Plain(model, sgd(model), lr_decay=decay)
+
+
+def test_a_generator_on_another_device_is_an_error(model, sgd):
+    with pytest.raises(ValueError, match="generator is on cpu and the model is on meta"):
+        Plain(model.to("meta"), sgd(model), generator=torch.Generator())
+
+
+def test_a_model_without_trainable_parameters_is_an_error(model, sgd):
+    optimizer = sgd(model)
+    with pytest.raises(ValueError, match="no trainable parameter"):
+        Plain(model.requires_grad_(False), optimizer)
+
+
+def test_a_batch_is_checked(learner, batch):
+    x, y = batch()
+    with pytest.raises(ValueError, match="batch is empty"):
+        learner.observe(x[:0], y[:0])
+    with pytest.raises(ValueError, match="12 inputs but targets of shape"):
+        learner.observe(x, y[:5])
+    with pytest.raises(ValueError, match="differ in their first dimension"):
+        learner.observe(x, y, torch.zeros(3))
+    with pytest.raises(ValueError, match=r"targets\[0\] is -100"):
+        learner.observe(x, y - 100)
+    with pytest.raises(ValueError, match="inputs are on meta"):
+        learner.observe(x.to("meta"), y)
+    with pytest.raises(ValueError, match="ids"):
+        learner.observe(x, y, ids=torch.arange(5))
+
+
+def test_nothing_finite_is_raised_at_once_and_then_forgotten(learner, batch):
+    x, y = batch()
+    with pytest.raises(NonFiniteError, match="task 0: a batch had no sample with a finite loss"):
+        learner.observe(x * torch.nan, y)
+    learner.check()
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, lambda model: torch.compile(model, backend="eager")])
+def test_a_wrapped_model_is_unwrapped(model, sgd, wrap):
+    assert Plain(wrap(model), sgd(model)).model is model
+
+
+def optimizers():
+    return {
+        "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+        "adam": lambda p: torch.optim.Adam(p, 0.01),
+        "adamw": lambda p: torch.optim.AdamW(p, 0.01, amsgrad=True),
+        "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.5),
+    }
+
+
+@pytest.mark.parametrize("make", optimizers().values(), ids=optimizers().keys())
+def test_a_state_holds_everything_and_goes_on_bit_for_bit(model, batch, make):
+    def learner(net):
+        return Plain(net, make(net.parameters()), ReplayMemory(5, policy="reservoir"), lr_decay=0.9)
+
+    torch.manual_seed(1)
+    first, second = learner(copy.deepcopy(model)), learner(copy.deepcopy(model))
+    for n in range(3):
+        first.observe(*batch(seed=n), ids=torch.arange(12))
+    first.end_task()
+    first.observe(*batch(seed=3), ids=torch.arange(12))
+    state = {name: value.clone() for name, value in first.state_dict().items()}
+    assert all(isinstance(value, torch.Tensor) for value in state.values())
+    assert {name.partition(".")[0] for name in state} == {"model", "optimizer", "learner", "memory"}
+    second.load_state_dict(state)
+    assert second.task == 1
+    for n in range(4, 7):
+        assert torch.equal(first.observe(*batch(seed=n)).loss, second.observe(*batch(seed=n)).loss)
+    first.end_task()
+    second.end_task()
+    for name, value in first.state_dict().items():
+        assert torch.equal(value, second.state_dict()[name]), name
+
+
+def test_a_state_can_be_written_by_safetensors(learner, batch):
+    from safetensors.torch import load, save
+
+    learner.observe(*batch())
+    state = {name: value.clone().contiguous() for name, value in learner.state_dict().items()}
+    learner.load_state_dict(load(save(state)))
+
+
+def test_a_mean_over_valid_losses_is_not_spoilt_by_the_others():
+    losses, valid = torch.tensor([1.0, torch.nan, 3.0]), torch.tensor([True, False, True])
+    assert weighted_mean(losses, valid) == 2.0
+    assert weighted_mean(losses, torch.zeros(3, dtype=torch.bool)) == 0.0
+
+
+def test_a_learner_of_ones_own_says_how_it_learns(model, sgd, batch):
+    with pytest.raises(NotImplementedError):
+        Learner(model, sgd(model)).observe(*batch())

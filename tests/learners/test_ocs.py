@@ -1,0 +1,683 @@
+"""OCS, step by step, against hand-written steps (Algorithm 1, Eq. 6 to 9)."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from corestream import OCS, NonFiniteError, ReplayMemory, Samples, score
+
+CHOICES = {"tau": 5.0, "k": 3, "replay": 4, "warm_start": 0, "candidates": 40}
+
+
+def optimizer_for(model, **options):
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.8, **options})
+
+
+@pytest.fixture
+def model(model):
+    return model.double()
+
+
+@pytest.fixture
+def draw():
+    def batch(n=12, seed=0, classes=3):
+        generator = torch.Generator().manual_seed(seed)
+        y = torch.randint(0, classes, (n,), generator=generator)
+        x = torch.randn(n, 4, generator=generator, dtype=torch.float64) + 2 * F.one_hot(y, 4)
+        return x, y
+
+    return batch
+
+
+@pytest.fixture
+def filled(draw):
+    """A memory that holds nine samples of a task before."""
+
+    def memory(capacity=9, **options):
+        memory = ReplayMemory(capacity, **options)
+        memory.replace(Samples.of(*draw(9, seed=99), 0))
+        return memory
+
+    return memory
+
+
+@pytest.fixture
+def ocs(model):
+    def build(memory, net=None, *, seed=0, optimizer=None, **options):
+        net = copy.deepcopy(model) if net is None else net
+        generator = torch.Generator().manual_seed(seed)
+        optimizer = optimizer_for(net) if optimizer is None else optimizer
+        return OCS(net, optimizer, memory, generator=generator, **{**CHOICES, **options})
+
+    return build
+
+
+def same_parameters(one, two, **tolerance):
+    for (name, a), b in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+# One step
+
+
+@pytest.mark.parametrize("single_pass", [True, False])
+@pytest.mark.parametrize("lam", [1.0, 0.3])
+def test_a_step_is_sgd_on_the_loss_of_equation_9(ocs, draw, filled, model, single_pass, lam):
+    x, y = draw()
+    learner = ocs(filled(), single_pass=single_pass, lam=lam)
+    numbers = torch.Generator().manual_seed(0)
+    replayed = learner.memory.samples[torch.rand(9, generator=numbers).topk(4).indices]
+    twin, optimizer = copy.deepcopy(model), None
+    optimizer = optimizer_for(twin)
+    for _ in range(1):
+        expected = score(twin, None, (x, y), (learner.memory.inputs, learner.memory.targets), tau=5.0).top(3)
+        picked_loss = F.cross_entropy(twin(x[expected]), y[expected])
+        loss = picked_loss + lam * F.cross_entropy(twin(replayed.inputs), replayed.targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    step = learner.observe(x, y)
+    assert torch.equal(step.picked, expected)
+    torch.testing.assert_close(step.loss, loss.detach())
+    for a, b in zip(learner.model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+        assert a.grad is None
+
+
+def test_a_step_without_memory_is_sgd_on_the_picked_alone(ocs, draw, model):
+    x, y = draw()
+    learner = ocs(ReplayMemory(9))
+    expected = score(model, None, (x, y)).top(3)
+    F.cross_entropy(model(x[expected]), y[expected]).backward()
+    step = learner.observe(x, y)
+    assert torch.equal(step.picked, expected)
+    assert not step.scores.affinity.any()
+    for a, b in zip(learner.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(a, b - 0.1 * b.grad)
+
+
+@pytest.mark.parametrize("reference", ["memory", "replay", 5])
+@pytest.mark.parametrize(
+    "make", [optimizer_for, lambda m: torch.optim.Adam(m.parameters(), 0.01)], ids=["sgd", "adam"]
+)
+def test_one_pass_and_two_passes_are_the_same_step_by_step(ocs, draw, model, reference, make):
+    nets = [copy.deepcopy(model) for _ in range(2)]
+    one, two = (
+        ocs(ReplayMemory(9), net, optimizer=make(net), single_pass=single, reference=reference, warm_start=2)
+        for net, single in zip(nets, (True, False), strict=True)
+    )
+    for task in range(3):
+        for n in range(5):
+            batch = draw(seed=10 * task + n)
+            first, second = one.observe(*batch), two.observe(*batch)
+            assert torch.equal(first.picked, second.picked)
+            torch.testing.assert_close(first.loss, second.loss)
+            torch.testing.assert_close(first.scores.total, second.scores.total)
+            same_parameters(one, two)
+        one.end_task()
+        two.end_task()
+        assert torch.equal(one.memory.inputs, two.memory.inputs)
+
+
+def test_float32_takes_the_same_steps_in_one_pass_and_in_two(ocs, draw, model):
+    nets = [copy.deepcopy(model).float() for _ in range(2)]
+    one, two = (
+        ocs(ReplayMemory(9), net, single_pass=single) for net, single in zip(nets, (True, False), strict=True)
+    )
+    for task in range(2):
+        for n in range(5):
+            x, y = draw(seed=10 * task + n)
+            assert torch.equal(one.observe(x.float(), y).picked, two.observe(x.float(), y).picked)
+            same_parameters(one, two, rtol=1e-4, atol=1e-5)
+        one.end_task()
+        two.end_task()
+
+
+@pytest.mark.parametrize("reference", ["memory", "replay", 3, 100])
+def test_the_reference_is_the_whole_memory_the_replay_batch_or_a_draw(ocs, draw, filled, model, reference):
+    x, y = draw()
+    learner = ocs(filled(), reference=reference)
+    numbers = torch.Generator().manual_seed(0)
+    replayed = torch.rand(9, generator=numbers).topk(4).indices
+    rows = {"memory": torch.arange(9), "replay": replayed}.get(reference)
+    if rows is None:
+        rows = torch.rand(9, generator=numbers).topk(min(reference, 9)).indices
+    samples = learner.memory.samples[rows]
+    expected = score(model, None, (x, y), (samples.inputs, samples.targets), tau=5.0)
+    torch.testing.assert_close(learner.observe(x, y).scores.affinity, expected.affinity)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.3, 0.7, 0.0)])
+def test_weights_serve_the_ablations(ocs, draw, filled, weights):
+    step = ocs(filled(), weights=weights).observe(*draw())
+    scores = step.scores
+    expected = (
+        weights[0] * scores.similarity + weights[1] * scores.diversity + weights[2] * 5.0 * scores.affinity
+    )
+    torch.testing.assert_close(scores.total, expected)
+    assert torch.equal(step.picked, expected.topk(3).indices)
+
+
+@pytest.mark.parametrize("single_pass", [True, False])
+@pytest.mark.parametrize(
+    "how", [lambda model: ["head"], lambda model: [model.head], lambda model: "head.weight"]
+)
+def test_parameters_restrict_selection_and_never_the_update(ocs, draw, filled, model, single_pass, how):
+    x, y = draw()
+    net = copy.deepcopy(model)
+    learner = ocs(filled(), net, parameters=how(net), single_pass=single_pass)
+    reference = (learner.memory.inputs, learner.memory.targets)
+    expected = score(model, None, (x, y), reference, tau=5.0, parameters=how(model))
+    step = learner.observe(x, y)
+    torch.testing.assert_close(step.scores.total, expected.total)
+    assert not torch.allclose(step.scores.total, score(model, None, (x, y), reference, tau=5.0).total)
+    for a, b in zip(net.parameters(), model.parameters(), strict=True):
+        assert not torch.equal(a, b)
+
+
+def test_frozen_parameters_stay_as_they_are(ocs, draw, model):
+    net = copy.deepcopy(model)
+    net.hidden.requires_grad_(False)
+    learner = ocs(ReplayMemory(9), net, optimizer=optimizer_for(net, weight_decay=0.1))
+    learner.observe(*draw())
+    assert torch.equal(net.hidden.weight, model.hidden.weight)
+    assert not torch.equal(net.head.weight, model.head.weight)
+
+
+@pytest.mark.parametrize("single_pass", [True, False])
+def test_an_unused_head_is_left_alone_even_by_weight_decay(ocs, draw, model, single_pass):
+    net = copy.deepcopy(model)
+    net.other = nn.Linear(3, 3).double()
+    before = net.other.weight.clone()
+    ocs(
+        ReplayMemory(9), net, optimizer=optimizer_for(net, weight_decay=0.5), single_pass=single_pass
+    ).observe(*draw())
+    assert torch.equal(net.other.weight, before)
+
+
+def test_more_picks_than_samples_are_all_of_them(ocs, draw):
+    step = ocs(ReplayMemory(9), k=50).observe(*draw(5))
+    assert sorted(step.picked.tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_one_sample_is_picked_with_diversity_zero(ocs, draw):
+    step = ocs(ReplayMemory(9)).observe(*draw(1))
+    assert step.picked.tolist() == [0]
+    assert step.scores.diversity.abs() < 1e-12
+
+
+@pytest.mark.parametrize("single_pass", [True, False])
+@pytest.mark.parametrize("warm_start", [0, 5])
+@pytest.mark.parametrize("bad", [[0, 2, 3], [2, 3, 4], [0, 1, 2, 3]])
+def test_samples_that_are_not_finite_are_never_picked_nor_candidates(
+    ocs, draw, filled, model, single_pass, warm_start, bad
+):
+    x, y = draw(5)
+    good = [n for n in range(5) if n not in bad]
+    x[bad, 1] = torch.nan
+    learner = ocs(filled(), k=3, single_pass=single_pass, warm_start=warm_start)
+    numbers = torch.Generator().manual_seed(0)
+    replayed = learner.memory.samples[torch.rand(9, generator=numbers).topk(4).indices]
+    loss = F.cross_entropy(model(x[good]), y[good]) + F.cross_entropy(
+        model(replayed.inputs), replayed.targets
+    )
+    loss.backward()
+    step = learner.observe(x, y, ids=torch.arange(5))
+    picked = step.picked.tolist()
+    assert sorted(picked[: len(good)]) == good
+    assert picked[len(good) :] == [-1] * (3 - len(good))
+    torch.testing.assert_close(step.loss, loss.detach())
+    for a, b in zip(learner.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(a, b - 0.1 * b.grad)
+    assert sorted(learner.candidates.kept().ids.tolist()) == good
+
+
+def test_a_remembered_sample_that_is_not_finite_does_no_harm(ocs, draw, filled):
+    memory = filled()
+    memory.samples.inputs[:5] = torch.nan
+    learner = ocs(memory, replay=9)
+    step = learner.observe(*draw())
+    assert torch.isfinite(step.loss)
+    assert all(torch.isfinite(parameter).all() for parameter in learner.model.parameters())
+
+
+@pytest.mark.parametrize("single_pass", [True, False])
+def test_nothing_finite_is_an_error_that_leaves_the_model_alone(ocs, draw, model, single_pass):
+    x, y = draw(4)
+    learner = ocs(ReplayMemory(9), single_pass=single_pass)
+    with pytest.raises(NonFiniteError, match=r"samples \[0, 1, 2, 3\]"):
+        learner.observe(x * torch.nan, y)
+    for a, b in zip(learner.model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    learner.observe(*draw())
+
+
+def test_it_learns_under_no_grad_and_under_autocast(draw, model):
+    for single_pass in (True, False):
+        net = copy.deepcopy(model).float()
+        learner = OCS(net, optimizer_for(net), ReplayMemory(9), **CHOICES, single_pass=single_pass)
+        x, y = draw()
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            for _ in range(2):
+                step = learner.observe(x.float(), y)
+            learner.end_task()
+            step = learner.observe(x.float(), y)
+        assert step.loss.dtype == torch.float32
+        assert not torch.equal(net.head.weight, model.head.weight.float())
+
+
+# Modes and batch statistics
+
+
+def batch_normed():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)).double()
+
+
+def test_batch_norm_models_take_two_passes_and_statistics_only_from_the_update(ocs, draw, filled):
+    x, y = draw()
+    net, twin = batch_normed(), batch_normed()
+    learner = ocs(filled(), net)
+    numbers = torch.Generator().manual_seed(0)
+    replayed = learner.memory.samples[torch.rand(9, generator=numbers).topk(4).indices]
+    step = learner.observe(x, y)
+    loss = F.cross_entropy(twin(x[step.picked]), y[step.picked])
+    loss = loss + F.cross_entropy(twin(replayed.inputs), replayed.targets)
+    loss.backward()
+    torch.testing.assert_close(step.loss, loss.detach())
+    assert int(net[1].num_batches_tracked) == 2
+    torch.testing.assert_close(net[1].running_mean, twin[1].running_mean)
+    torch.testing.assert_close(net[1].running_var, twin[1].running_var)
+    for a, b in zip(net.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b - 0.1 * b.grad)
+
+
+def test_batch_norm_models_score_with_their_batchs_statistics_as_constants(ocs, draw, filled):
+    net, (x, y) = batch_normed(), draw()
+    learner = ocs(filled(), net)
+    reference = (learner.memory.inputs, learner.memory.targets)
+    expected = score(copy.deepcopy(net), None, (x, y), reference, tau=5.0)
+    torch.testing.assert_close(learner.observe(x, y).scores.total, expected.total)
+
+
+def test_one_pass_cannot_be_forced_where_samples_depend_on_each_other(ocs, draw, model):
+    with pytest.raises(ValueError, match="single_pass=True: the model normalises by its batch"):
+        ocs(ReplayMemory(9), batch_normed(), single_pass=True).observe(*draw())
+    with pytest.raises(ValueError, match="score_mode is not the mode it trains in"):
+        ocs(ReplayMemory(9), single_pass=True, score_mode="eval").observe(*draw())
+    ocs(ReplayMemory(9), batch_normed().eval(), single_pass=True).observe(*draw())
+
+
+def test_the_mode_while_scoring_may_be_another_than_while_training(ocs, draw):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5), nn.Linear(50, 3)).double()
+    expected = score(copy.deepcopy(net).eval(), None, draw())
+    learner = ocs(ReplayMemory(9), net, score_mode="eval")
+    torch.testing.assert_close(learner.observe(*draw()).scores.total, expected.total)
+    assert all(module.training for module in net.modules())
+
+
+def test_one_pass_makes_one_forward_and_two_passes_one_more_for_each_batch(ocs, draw, filled):
+    for single_pass, expected in ((True, 1), (False, 4)):
+        learner, calls = ocs(filled(), single_pass=single_pass), []
+        learner.model.head.register_forward_hook(lambda *args, calls=calls: calls.append(1))
+        learner.observe(*draw())
+        assert len(calls) == expected
+
+
+# Warm start
+
+
+def test_the_first_batches_of_each_task_are_picked_from_at_random(ocs, draw):
+    learner = ocs(ReplayMemory(9), warm_start=3)
+    for _ in range(2):
+        by_score = []
+        for n in range(6):
+            step = learner.observe(*draw(40, seed=n))
+            by_score.append(torch.equal(step.picked, step.scores.top(3)))
+        assert by_score == [False, False, False, True, True, True]
+        learner.start_sweep()  # a new sweep is no new task
+        step = learner.observe(*draw(40, seed=9))
+        assert torch.equal(step.picked, step.scores.top(3))
+        learner.end_task()
+
+
+def test_random_picks_are_uniform(ocs, draw):
+    learner, counts = ocs(ReplayMemory(9), warm_start=10**6, optimizer=None), torch.zeros(8)
+    learner.optimizer.param_groups[0]["lr"] = 0.0
+    batch = draw(8)
+    for _ in range(300):
+        counts[learner.observe(*batch).picked] += 1
+    expected = 300 * 3 / 8
+    assert float(((counts - expected) ** 2 / expected).sum()) / (1 - 3 / 8) < 7 + 5 * 14**0.5
+
+
+# The memory
+
+
+def test_candidates_are_the_picks_since_the_last_sweep_began(ocs, draw):
+    learner = ocs(ReplayMemory(100))
+    for n in range(2):
+        learner.observe(*draw(seed=n), ids=torch.arange(12))
+    learner.start_sweep()
+    picked = [
+        100 * n + int(i)
+        for n in (1, 2)
+        for i in learner.observe(*draw(seed=n), ids=100 * n + torch.arange(12)).picked
+    ]
+    learner.end_task()
+    assert sorted(learner.memory.ids.tolist()) == sorted(picked)
+    assert learner.candidates.kept() is None
+
+
+def test_at_most_so_many_candidates_are_held(ocs, draw):
+    learner = ocs(ReplayMemory(100), candidates=7)
+    for n in range(10):
+        learner.observe(*draw(seed=n))
+    assert len(learner.candidates.kept()) == 7
+    learner.end_task()
+    assert len(learner.memory) == 7
+
+
+def test_each_task_has_its_share_of_the_memory_balanced_over_classes(ocs, draw):
+    learner = ocs(ReplayMemory(12), k=6)
+    for task in range(4):
+        for n in range(6):
+            learner.observe(*draw(seed=10 * task + n))
+        learner.end_task()
+        share = 12 // (task + 1)
+        assert learner.memory.counts() == dict.fromkeys(range(task + 1), share)
+        for older in range(task + 1):
+            classes = torch.bincount(learner.memory.targets[learner.memory.tasks == older], minlength=3)
+            assert int(classes.max() - classes.min()) <= 1
+
+
+def test_filled_by_score_the_best_of_each_class_enter(ocs, draw):
+    learner = ocs(ReplayMemory(6, balance="class"), k=6, fill="score")
+    for n in range(3):
+        learner.observe(*draw(seed=n), ids=100 * n + torch.arange(12))
+    kept = learner.candidates.kept()
+    kept = Samples(kept.inputs.clone(), kept.targets.clone(), kept.tasks.clone(), kept.ids.clone())
+    worth = score(learner.model, None, (kept.inputs, kept.targets)).total
+    expected = [
+        int(kept.ids[i])
+        for c in range(3)
+        for i in sorted((kept.targets == c).nonzero().flatten().tolist(), key=lambda i: -worth[i])[:2]
+    ]
+    learner.end_task()
+    assert sorted(learner.memory.ids.tolist()) == sorted(expected)
+
+
+def test_filled_at_random_others_may_enter(ocs, draw):
+    memories = set()
+    for seed in range(4):
+        learner = ocs(ReplayMemory(6), k=6, seed=seed)
+        for n in range(3):
+            learner.observe(*draw(seed=n), ids=100 * n + torch.arange(12))
+        learner.end_task()
+        memories.add(tuple(sorted(learner.memory.ids.tolist())))
+    assert len(memories) > 1
+
+
+def test_older_tasks_shrink_to_the_best_similarity_and_diversity_of_what_they_hold(ocs, draw):
+    learner = ocs(ReplayMemory(12), k=6)
+    for task in range(2):
+        for n in range(4):
+            learner.observe(*draw(seed=10 * task + n), ids=100 * n + torch.arange(12))
+        if task == 0:
+            learner.end_task()
+    old = learner.memory.samples
+    worth = score(learner.model, None, (old.inputs, old.targets)).total
+    expected = [
+        i
+        for c in range(3)
+        for i in sorted((old.targets == c).nonzero().flatten().tolist(), key=lambda i: -worth[i])[:2]
+    ]
+    learner.end_task()
+    assert sorted(learner.memory.ids[learner.memory.tasks == 0].tolist()) == sorted(
+        old.ids[expected].tolist()
+    )
+
+
+def test_inputs_with_task_ids_reach_the_model_and_the_memory(draw):
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.heads = nn.Linear(4, 8), nn.Linear(8, 6)
+
+        def forward(self, x, task):
+            return self.heads(torch.tanh(self.body(x))).view(-1, 2, 3)[torch.arange(len(x)), task]
+
+    torch.manual_seed(0)
+    models = [Heads().double() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    by_task, by_name = (
+        OCS(m, optimizer_for(m), ReplayMemory(9), **CHOICES, generator=torch.Generator().manual_seed(0))
+        for m in models
+    )
+    for t in range(2):
+        for n in range(3):
+            (x, y), task = draw(seed=10 * t + n), torch.full((12,), t)
+            first = by_task.observe(x, y, task)
+            second = by_name.observe({"task": task, "x": x}, y)
+            assert torch.equal(first.picked, second.picked)
+        by_task.end_task()
+        by_name.end_task()
+    same_parameters(by_task, by_name)
+    assert torch.equal(by_task.memory.inputs[1], by_task.memory.tasks)
+    assert torch.equal(by_name.memory.inputs["x"], by_task.memory.inputs[0])
+
+
+def test_regression_targets_are_learned_and_remembered(draw, model):
+    def distance(outputs, targets):
+        return (outputs - targets).square().mean(1)
+
+    learner = OCS(
+        model, optimizer_for(model, lr=0.01), ReplayMemory(8, balance=None), loss_fn=distance, **CHOICES
+    )
+    for _ in range(2):
+        for n in range(4):
+            x, _ = draw(seed=n)
+            learner.observe(x, x[:, :3])
+        learner.end_task()
+    assert torch.equal(learner.memory.targets, learner.memory.inputs[:, :3])
+
+
+def test_two_equal_seeds_give_equal_memories_and_models(ocs, draw):
+    def run(seed):
+        torch.manual_seed(seed + 100)  # torch's own generator plays no part
+        learner = ocs(ReplayMemory(9), seed=seed, warm_start=2)
+        for task in range(2):
+            for n in range(5):
+                learner.observe(*draw(seed=10 * task + n))
+            learner.end_task()
+        return learner
+
+    same_parameters(run(0), run(0), rtol=0, atol=0)
+    assert torch.equal(run(0).memory.inputs, run(0).memory.inputs)
+    assert not torch.equal(run(0).memory.inputs, run(1).memory.inputs)
+
+
+def test_the_defaults_are_those_of_the_paper(model):
+    learner = OCS(model, optimizer_for(model), ReplayMemory(200))
+    assert (learner.k, learner.tau, learner.lam, learner.replay) == (10, 1000.0, 1.0, 10)
+    assert (learner.reference, learner.fill, learner.weights) == ("memory", "random", (1.0, 1.0, 1.0))
+    assert (int(learner._warm), learner.candidates.capacity, learner.lr_decay) == (100, 1000, 1.0)
+    assert (learner.single_pass, learner.score_mode, learner.task_free) == ("auto", None, False)
+
+
+def test_ending_a_task_clears_the_optimiser_and_decays_the_rate(ocs, draw):
+    learner = ocs(ReplayMemory(9), lr_decay=0.75)
+    learner.observe(*draw())
+    assert learner.optimizer.state
+    learner.end_task()
+    assert not learner.optimizer.state
+    assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(0.075)
+
+
+# Without task boundaries
+
+
+@pytest.mark.parametrize("fill", ["random", "score"])
+def test_without_tasks_picks_join_the_memory_at_once(ocs, draw, fill):
+    learner = ocs(ReplayMemory(9), task_free=True, fill=fill)
+    first = learner.observe(*draw(), ids=torch.arange(12))
+    assert sorted(learner.memory.ids.tolist()) == sorted(first.picked.tolist())
+    assert not first.scores.affinity.any()
+    assert learner.observe(*draw(seed=1)).scores.affinity.any()
+    for n in range(2, 12):
+        learner.observe(*draw(seed=n))
+        assert len(learner.memory) == min(9, 3 * (n + 1))
+    classes = torch.bincount(learner.memory.targets, minlength=3)
+    assert int(classes.max() - classes.min()) <= 1
+
+
+def test_without_tasks_the_fullest_class_gives_up_its_least_worthy(ocs, draw, filled):
+    memory = ReplayMemory(6)
+    x, _ = draw(6, seed=50)
+    memory.replace(Samples.of(x, torch.tensor([0, 0, 0, 0, 1, 2]), 0, torch.arange(6)))
+    learner = ocs(memory, task_free=True, fill="score", k=1)
+    bx, by = draw(1, seed=7)
+    learner.observe(bx, by * 0 + 1, ids=torch.tensor([10]))
+    joined_x, joined_y = torch.cat([x, bx]), torch.tensor([0, 0, 0, 0, 1, 2, 1])
+    worth = score(learner.model, None, (joined_x, joined_y)).total
+    lost = int(worth[:4].argmin())
+    assert sorted(memory.ids.tolist()) == sorted({0, 1, 2, 3, 4, 5, 10} - {lost})
+
+
+def test_without_tasks_one_task_after_another_is_forgotten_no_faster(ocs, draw):
+    """Old classes keep their places while new ones come: the memory stays balanced over all seen."""
+    learner = ocs(ReplayMemory(6), task_free=True)
+    for n in range(6):
+        x, y = draw(seed=n, classes=1)
+        learner.observe(x, y)
+    for n in range(6):
+        x, y = draw(seed=n, classes=1)
+        learner.observe(x + 1, y + 1)
+    assert torch.bincount(learner.memory.targets).tolist() == [3, 3]
+
+
+# Saving and going on
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"task_free": True}, {"single_pass": False, "reference": 4}, {"fill": "score"}], ids=str
+)
+@pytest.mark.parametrize(
+    "make", [optimizer_for, lambda m: torch.optim.Adam(m.parameters(), 0.01)], ids=["sgd", "adam"]
+)
+def test_a_state_in_the_middle_of_a_task_goes_on_bit_for_bit(ocs, draw, model, options, make):
+    def learner(seed):
+        net = copy.deepcopy(model)
+        return ocs(
+            ReplayMemory(9),
+            net,
+            seed=seed,
+            optimizer=make(net),
+            warm_start=2,
+            lr_decay=0.9,
+            candidates=5,
+            **options,
+        )
+
+    first, second = learner(0), learner(1)
+    for n in range(4):
+        first.observe(*draw(seed=n))
+    first.end_task()
+    for n in range(3):
+        first.observe(*draw(seed=10 + n))
+    second.load_state_dict({name: value.clone() for name, value in first.state_dict().items()})
+    for n in range(4):
+        one, two = first.observe(*draw(seed=20 + n)), second.observe(*draw(seed=20 + n))
+        assert torch.equal(one.picked, two.picked)
+        assert torch.equal(one.loss, two.loss)
+    for learner_ in (first, second):
+        learner_.end_task()
+    same_parameters(first, second, rtol=0, atol=0)
+    assert torch.equal(first.memory.inputs, second.memory.inputs)
+    states = first.state_dict(), second.state_dict()
+    assert states[0].keys() == states[1].keys()
+
+
+def test_a_state_of_dict_inputs_survives_safetensors(draw):
+    from safetensors.torch import load, save
+
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x, a_mask):
+            return self.layer(x * a_mask)
+
+    torch.manual_seed(0)
+    net = Named().double()
+    learners = [
+        OCS(m, optimizer_for(m), ReplayMemory(9), **CHOICES, generator=torch.Generator().manual_seed(0))
+        for m in (net, copy.deepcopy(net))
+    ]
+
+    def batch(n):
+        x, y = draw(seed=n)
+        return {"x": x, "a_mask": (x > 0).double()}, y
+
+    learners[0].observe(*batch(0))
+    learners[1].load_state_dict(
+        load(save({k: v.clone().contiguous() for k, v in learners[0].state_dict().items()}))
+    )
+    for n in range(1, 5):
+        assert torch.equal(learners[0].observe(*batch(n)).picked, learners[1].observe(*batch(n)).picked)
+        if n == 2:
+            for learner in learners:
+                learner.end_task()
+    assert torch.equal(learners[0].memory.inputs["a_mask"], (learners[0].memory.inputs["x"] > 0).double())
+    assert torch.equal(learners[0].memory.inputs["x"], learners[1].memory.inputs["x"])
+
+
+# Bad arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k must be a whole number of at least 1, got 0"),
+        ({"k": 2.5}, "k must be a whole number of at least 1, got 2.5"),
+        ({"replay": 0}, "replay must be a whole number"),
+        ({"candidates": -1}, "candidates must be a whole number"),
+        ({"max_bytes": 0}, "max_bytes must be a whole number"),
+        ({"warm_start": -1}, "warm_start and lam must not be negative"),
+        ({"lam": -0.1}, "warm_start and lam must not be negative"),
+        ({"reference": "all"}, "reference must be 'memory', 'replay' or a number of at least 1, got 'all'"),
+        ({"reference": 0}, "reference must be"),
+        ({"reference": True}, "reference must be"),
+        ({"fill": "best"}, "fill must be 'random' or 'score', got 'best'"),
+        ({"score_mode": "test"}, "score_mode must be None, 'train' or 'eval', got 'test'"),
+        ({"single_pass": "yes"}, "single_pass must be True, False or 'auto', got 'yes'"),
+        ({"weights": (1.0, 1.0)}, "weights must be three numbers"),
+        ({"parameters": ["nobody"]}, "the model has no parameter or module named 'nobody'"),
+        ({"lr_decay": 2.0}, "lr_decay must be in"),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_named(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        OCS(model, optimizer_for(model), ReplayMemory(9), **options)
+
+
+@pytest.mark.parametrize("task_free", [True, False])
+def test_a_reservoir_is_refused_at_once(model, task_free):
+    with pytest.raises(ValueError, match="policy='reservoir'"):
+        OCS(model, optimizer_for(model), ReplayMemory(9, policy="reservoir"), task_free=task_free)
+
+
+def test_a_learner_of_one_step_is_as_polite_as_the_engine(ocs, draw, filled):
+    learner = ocs(filled())
+    before = {name: set(module.__dict__) for name, module in learner.model.named_modules()}
+    learner.observe(*draw())
+    with pytest.raises(ValueError, match="targets"):
+        learner.observe(draw()[0], draw()[1] + 7)
+    assert {name: set(module.__dict__) for name, module in learner.model.named_modules()} == before
+    assert not any(module._forward_hooks for module in learner.model.modules())
