@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from corestream.cli.paper import MEASURED
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -82,6 +84,8 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", slow_commands())
 def test_a_command_of_the_study_runs(command: str, tmp_path: Path) -> None:
     rest = CUT_DOWN
+    if command.split()[2] in MEASURED:
+        rest = "--benchmark rotated-digits --device cpu --out runs"
     if "partial-gradients" in command:  # blocks of a ResNet: needs its own images
         if "CORESTREAM_DATA" not in os.environ:
             pytest.skip("CORESTREAM_DATA names no folder with TinyImageNet")
