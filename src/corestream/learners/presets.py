@@ -45,6 +45,7 @@ SHARED: dict[str, Values] = {
         "replay": 5,
         "capacity": 100,
         "warm_start": 20,
+        "compare": 5,
     },
     "rotated-mnist": MNIST,
     "permuted-mnist": MNIST,
