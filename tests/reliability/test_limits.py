@@ -64,9 +64,8 @@ def test_the_engine_stays_under_its_budget_at_4096_samples(kind):
     """Over a plain step: each layer's factors twice (as captured, and cleaned of values that are not finite), the budget
     and a Gram matrix for each layer; never samples × parameters, nor the unfolded pictures of a convolution."""
     budget, slack, gram = 16 << 20, 48 << 20, 4096 * 4096 * 4
-    done = subprocess.run(
-        [sys.executable, "-c", ENGINE, kind, str(budget)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", ENGINE, kind, str(budget)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["linear"] < 2 * found["factors"] + budget + slack
     assert found["gram"] < 2 * found["factors"] + budget + slack + (3 + found["layers"]) * gram
