@@ -68,3 +68,13 @@ def test_the_first_task_is_plain_sgd(model, sgd, batch):
 def test_bad_arguments_are_named(model, sgd):
     with pytest.raises(ValueError, match="path_steps and path_points must be at least 1"):
         MCSGD(model, sgd(model), ReplayMemory(5), path_steps=0)
+
+
+def test_a_task_can_end_under_no_grad(model, sgd, batch):
+    learner = MCSGD(model, sgd(model), ReplayMemory(9, balance=None), path_steps=2)
+    with torch.no_grad():
+        for seed in (1, 2):
+            learner.observe(*batch(9, seed=seed))
+            learner.end_task()
+    assert learner.task == 2
+    assert not any(p.grad_fn for p in model.parameters())

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..gradients.calling import LossFn
-from ..memory import ReplayMemory, Samples
+from ..memory import ReplayMemory, Reservoir, Samples
 from ..selection.scores import in_mode
 from .base import Learner
 from .mode_connectivity import connect
@@ -20,6 +20,7 @@ class Connected(Learner):
     solution with low replay loss on the straight paths from w̄ and from ŵ."""
 
     memory: ReplayMemory
+    candidates: Reservoir
     replay: int
     path_steps: int
     path_points: int
@@ -35,7 +36,7 @@ class Connected(Learner):
         self._solution = {name: p.detach().clone() for name, p in self.parameters.items()}
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
-        candidates: Samples | None = self.candidates.kept()  # type: ignore[attr-defined]
+        candidates = self.candidates.kept()
         if self.task > 0 and candidates is not None and len(self.memory):
             self._connect(candidates)
         for name, parameter in self.parameters.items():

@@ -24,6 +24,7 @@ def path_loss(
     return torch.stack(losses).mean()
 
 
+@torch.enable_grad()
 def connect(
     model: torch.nn.Module,
     loss_fn: LossFn,
