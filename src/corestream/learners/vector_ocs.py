@@ -3,36 +3,28 @@
 import torch
 from torch import Tensor
 
-from ..gradients.calling import Inputs, map_inputs
+from ..gradients.calling import Inputs
 from ..memory import Samples
 from ..selection.criteria import vector_criteria
 from ..selection.scores import in_mode, top, weigh
-from .base import Step, weighted_mean
+from .base import Step
 from .features import features, raw_inputs
-from .ocs import OCS
+from .uniform_ocs import SeparateOCS
 
 
-class InputOCS(OCS):
+class InputOCS(SeparateOCS):
     """S, V and A are cosines of the inputs themselves."""
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         reference, replayed = self._draw()
-        criteria = vector_criteria(
-            self._vectors(inputs), None if reference is None else self._vectors(reference.inputs)
-        )
-        scores = weigh(criteria, self.tau, self.weights)
+        compared = None if reference is None else self._vectors(reference.inputs)
+        criteria = vector_criteria(self._vectors(inputs), compared)
         self._spoil(~criteria.finite.any())
+        scores = weigh(criteria, self.tau, self.weights)
         chance = torch.rand(len(targets), generator=self.generator, device=self.device)
         chance = torch.where(criteria.finite, chance, -torch.inf)
         picked = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
-        rows = picked.where(picked >= 0, picked[0])
-        losses = self._losses(map_inputs(lambda column: column[rows], inputs), targets[rows])
-        loss = weighted_mean(losses, picked >= 0)
-        if replayed is not None and reference is not None:
-            again = replayed if isinstance(replayed, Samples) else reference[replayed]
-            loss = loss + self.lam * self._losses(again.inputs, again.targets).mean()
-        self._spoil(~loss.detach().isfinite())
-        self._descend(loss)
+        loss = self._train_on(picked, inputs, targets, reference, replayed)
         step = Step(self, loss, picked, scores)
         self._remember(inputs, targets, ids, step)
         self._steps += 1
