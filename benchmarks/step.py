@@ -3,7 +3,7 @@
     python benchmarks/step.py [--rounds 15] [--rows mlp,resnet] [--threads 2] [--growth PLOT.png]
 
 Contestants take turns, round by round, so that a busy machine is unfair to none; medians are shown, and ratios are medians of
-the ratios within a round. Peak memory is a process of its own for each: what its resident set rises to above the model and data.
+the ratios within a round. Peak memory is the most that torch holds at once during a step, beyond the model and the data.
 
 - plain: forward, backward and SGD over the batch and the reference;
 - score, observe: corestream's selection alone, and the whole step of OCS with selection and update;
@@ -12,17 +12,17 @@ the ratios within a round. Peak memory is a process of its own for each: what it
 """
 
 import argparse
+import itertools
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.profiler import ProfilerActivity, profile
 
 import corestream
 from corestream.models import MLP, ResNet18
@@ -240,25 +240,16 @@ def timed(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
     return spent
 
 
-def peak(title: str, name: str, threads: int) -> float:
-    """The rise in MiB of a process that makes three steps."""
-    order = [sys.executable, __file__, "--peak", title, name, "--threads", str(threads)]
-    return float(subprocess.run(order, capture_output=True, text=True, check=True).stdout)
-
-
-def print_peak(title: str, name: str) -> None:
-    step = contestant(ROWS[title], name)
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew, after the imports
-    before = _resident("VmRSS")
-    for _ in range(3):
+def peak(step: Step) -> float:
+    """The most MiB that torch holds at once during a step, beyond what it held before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()
-    print(_resident("VmHWM") - before)
-
-
-def _resident(field: str) -> float:
-    """MiB, from Linux's account of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+    assert profiler.profiler is not None
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = itertools.accumulate(
+        event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())
+    )
+    return max(held, default=0) / 2**20
 
 
 def available(name: str) -> bool:
@@ -275,11 +266,12 @@ def table(titles: list[str], rounds: int, threads: int) -> None:
     for title in titles:
         row = ROWS[title]
         names = [name for name in CONTESTANTS if available(name)]
-        spent = timed(able(row, names), rounds)
-        for name in spent:
+        steps = able(row, names)
+        spent = timed(steps, rounds)
+        for name, step in steps.items():
             ratios = [own / base for own, base in zip(spent[name], spent["plain"], strict=True)]
             milliseconds = statistics.median(spent[name]) * 1e3
-            memory = peak(title, name, threads)
+            memory = peak(step)
             print(
                 f"| {title} | {name} | {milliseconds:.2f} | {statistics.median(ratios):.2f} | {memory:.0f} |",
                 flush=True,
@@ -326,12 +318,8 @@ def main() -> None:
     parser.add_argument(
         "--growth", metavar="PLOT", help="also measure batches of 16 to 1024 on the MLP, and draw them here"
     )
-    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    if given.peak:
-        print_peak(*given.peak)
-        return
     wanted = [part.strip() for part in given.rows.split(",")]
     table([title for title in ROWS if any(part in title for part in wanted)], given.rounds, given.threads)
     if given.growth:

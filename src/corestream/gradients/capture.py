@@ -1,7 +1,7 @@
 """One forward and one backward over a batch, watched layer by layer."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from .backward import Backward
 from .blocks import Block
 from .blocks.assemble import assemble
 from .calling import (
@@ -24,12 +25,14 @@ from .calling import (
 )
 from .general import Spoiled, general_rows
 from .graph import Graph
-from .layout import Layout, Pattern, candidates, fits, pattern, probe_weights, tolerance
+from .layout import Fingerprint, Layout, Pattern, candidates, pattern, probe_weights
 from .per_sample import PerSampleGradients, compute_dtype
 from .recorder import Call, Recorder
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
+
+Prints = dict[Layout, Fingerprint]
 
 # How each model's layers lay out their samples, found once by a probe. Kept beside the model, never on it.
 _LAYOUTS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], tuple[Layout | None, ...]]] = WeakKeyDictionary()
@@ -143,17 +146,22 @@ def _blocks(
     calls = _still_needed(calls, uncovered)
     key = (state, *((one.label, *_pattern(one, len(losses))) for one in calls))
     layouts = _LAYOUTS.setdefault(model, {}).get(key)
-    keep_graph = layouts is None or None in layouts or bool(uncovered)
-    gradients = _edge_gradients(losses, calls, torch.ones_like(losses), keep_graph=keep_graph)
+    backward = Backward(graph, losses, [one.edge for one in calls])
     if layouts is None:
-        layouts = _probe(model, key, losses, calls, gradients)
+        layouts = _probe(model, key, backward, calls)
     readings = zip(calls, layouts, strict=True)
     uncovered |= {name for one, layout in readings if layout is None for name in one.names.values()}
     calls = [one.without(uncovered) for one in calls]
-    blocks: list[Block] = []
-    for one, layout, gradient in zip(calls, layouts, gradients, strict=True):
-        if layout is not None and gradient is not None and one.names:
-            blocks += one.rule.blocks(_seen(one, layout, gradient, len(losses), dtype, max_bytes))
+    found: dict[int, list[Block]] = {}
+
+    def take(place: int, gradient: Tensor) -> None:
+        """What a rule makes small is small before the backward pass goes on."""
+        one, layout = calls[place], layouts[place]
+        if layout is not None and one.names:
+            found[place] = one.rule.blocks(_seen(one, layout, gradient, len(losses), dtype, max_bytes))
+
+    backward.run(torch.ones_like(losses), take, keep_graph=bool(uncovered))
+    blocks = [block for place in sorted(found) for block in found[place]]
     if uncovered:
         blocks += general_rows(losses, {n: p for n, p in wanted.items() if n in uncovered}, dtype, max_bytes)
     return blocks
@@ -182,31 +190,32 @@ def _pattern(one: Call, count: int) -> Pattern:
     return pattern(one.shape, one.events[1], count)
 
 
-def _edge_gradients(
-    losses: Tensor, calls: list[Call], weights: Tensor, *, keep_graph: bool
-) -> Sequence[Tensor | None]:
-    """The gradient of Σ w_n loss_n at each call's output; no weight's gradient is computed on the way."""
-    if not calls:
-        return ()
-    edges = [one.edge for one in calls]
-    return torch.autograd.grad(losses, edges, weights, retain_graph=keep_graph, allow_unused=True)
-
-
 def _probe(
-    model: nn.Module, key: tuple[Any, ...], losses: Tensor, calls: list[Call], plain: Sequence[Tensor | None]
+    model: nn.Module, key: tuple[Any, ...], backward: Backward, calls: list[Call]
 ) -> tuple[Layout | None, ...]:
     """Find each call's layout, and remember it once every call has shown a gradient that leaves no doubt."""
-    weights = probe_weights(losses)
-    weighted = _edge_gradients(losses, calls, weights, keep_graph=True)
-    tol = tolerance([gradient for gradient in plain if gradient is not None])
+    count = len(backward.losses)
+    options = [list(candidates(_pattern(one, count))) for one in calls]
+    weights = probe_weights(backward.losses)
+    plain, weighted = [{} for _ in calls], [{} for _ in calls]  # type: list[Prints], list[Prints]
+
+    def print_into(prints: list[Prints]) -> Callable[[int, Tensor], None]:
+        def take(place: int, gradient: Tensor) -> None:
+            event = calls[place].events[1]
+            prints[place] = {o: Fingerprint.of(o.samples(gradient, count, event)) for o in options[place]}
+
+        return take
+
+    backward.run(torch.ones_like(weights), print_into(plain), keep_graph=True)
+    backward.run(weights, print_into(weighted), keep_graph=True)
+    tol = max((print_.tolerance for prints in plain for print_ in prints.values()), default=0.0)
     layouts: list[Layout | None] = []
-    sure = all(gradient is not None and bool(gradient.any()) for gradient in plain)
-    for one, before, after in zip(calls, plain, weighted, strict=True):
-        options = list(candidates(_pattern(one, len(losses))))
-        if before is not None and after is not None:
-            options = [o for o in options if fits(o, before, after, weights, one.events[1], tol)]
-        layouts.append(options[0] if options else None)
-        sure = sure and (len(options) < 2 or len(losses) == 1)
+    sure = True
+    for before, after, open_ones in zip(plain, weighted, options, strict=True):
+        fitting = [o for o in open_ones if o not in before or before[o].fits(after[o], weights, tol)]
+        layouts.append(fitting[0] if fitting else None)
+        shown = all(print_.any() for print_ in before.values()) and len(before) == len(open_ones)
+        sure = sure and shown and (len(fitting) < 2 or count == 1)
     if sure:
         _LAYOUTS[model][key] = tuple(layouts)
     return tuple(layouts)

@@ -46,3 +46,15 @@ class Graph:
 
     def _uses(self, node: Any) -> int:
         return sum(self._uses(c) if c.name() in HANDED_ON else 1 for c in self._consumers.get(node, ()))
+
+    def deepest(self, nodes: Iterable[Any]) -> set[Any]:
+        """Those of the nodes that no path leads on from to another of them."""
+        nodes = set(nodes)
+        above: set[Any] = set()
+        stack = [consumer for node in nodes for consumer in self._consumers.get(node, ())]
+        while stack:
+            node = stack.pop()
+            if node not in above:
+                above.add(node)
+                stack.extend(self._consumers.get(node, ()))
+        return nodes - above

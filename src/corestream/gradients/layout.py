@@ -5,11 +5,16 @@ reading is found by a probe: with the losses weighted, each sample's output grad
 that passes in no reading has samples that depend on each other, or are not there to be told apart, and takes the general path.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
 from torch import Tensor
+
+from .blocks.block import slices
+
+AT_ONCE = 2**20  # bytes of gradients looked at in double precision
 
 
 class Layout(Enum):
@@ -57,19 +62,42 @@ def probe_weights(losses: Tensor) -> Tensor:
     return (1 + (steps * 0.6180339887498949) % 1).to(losses.dtype)
 
 
-def tolerance(gradients: Sequence[Tensor]) -> float:
-    """How far rounding alone may move a weighted gradient: far below what a mixed-up pair of samples shows."""
-    if any(gradient.dtype in (torch.bfloat16, torch.float16) for gradient in gradients):
+@dataclass(frozen=True)
+class Fingerprint:
+    """Enough of each sample's gradient to tell, without keeping it, whether another one is that times a weight."""
+
+    squares: Tensor  # [N] the squared length
+    signed: Tensor  # [N] the sum with signs that follow no pattern
+    tolerance: float  # how far rounding alone may move it: far below what a mixed-up pair of samples shows
+
+    @classmethod
+    def of(cls, samples: Tensor) -> "Fingerprint":
+        rows = samples.flatten(1)
+        places = torch.arange(rows.shape[1], device=rows.device, dtype=torch.float64)
+        signs = torch.where((places * 0.6180339887498949) % 1 < 0.5, 1.0, -1.0).double()
+        squares, signed = [], []
+        for part in slices(len(rows), rows.shape[1] * 8, AT_ONCE):
+            wide = rows[part].double()
+            squares.append(wide.square().sum(1))
+            signed.append(wide @ signs)
+        return cls(torch.cat(squares), torch.cat(signed), _tolerance(rows))
+
+    def any(self) -> bool:
+        return bool((self.squares > 0).any())
+
+    def fits(self, weighted: "Fingerprint", weights: Tensor, tol: float) -> bool:
+        """Whether the other is this with each sample times its weight."""
+        scale = weights.double()
+        good = torch.isfinite(self.squares) & torch.isfinite(weighted.squares)
+        lengths = torch.where(good, self.squares, 0).sqrt() * scale
+        stretch = lengths - torch.where(good, weighted.squares, 0).sqrt()
+        turn = torch.where(good, self.signed * scale - weighted.signed, 0)
+        return bool(torch.maximum(stretch.abs().max(), turn.abs().max()) <= tol * lengths.max())
+
+
+def _tolerance(gradient: Tensor) -> float:
+    if gradient.dtype in (torch.bfloat16, torch.float16):
         return 3e-2
-    if any(gradient.is_cuda for gradient in gradients):
+    if gradient.is_cuda:
         return 5e-3  # TF32
-    return 1e-11 if all(gradient.dtype == torch.float64 for gradient in gradients) else 2e-5
-
-
-def fits(layout: Layout, plain: Tensor, weighted: Tensor, weights: Tensor, event: int, tol: float) -> bool:
-    """Whether `weighted` is `plain` with each sample times its weight, when read in this layout."""
-    plain, weighted = (layout.samples(x, len(weights), event).flatten(1).double() for x in (plain, weighted))
-    expected = plain * weights.double()[:, None]
-    good = torch.isfinite(expected) & torch.isfinite(weighted)
-    error = torch.where(good, expected - weighted, 0).abs().max()
-    return bool(error <= tol * torch.where(good, expected, 0).abs().max())
+    return 1e-11 if gradient.dtype == torch.float64 else 2e-5

@@ -37,6 +37,11 @@ class Factor:
         return twin
 
     @property
+    def unfolds(self) -> bool:
+        """Whether it must be made before use."""
+        return self.make is not None
+
+    @property
     def dtype(self) -> torch.dtype:
         return self.source.dtype
 
@@ -57,6 +62,10 @@ class Joined(Factor):
 
     def __getitem__(self, index: Index) -> Tensor:
         return torch.cat([part[index] for part in self.parts], dim=2)
+
+    @property
+    def unfolds(self) -> bool:
+        return True
 
     def select(self, index: Index) -> "Joined":
         return Joined([part.select(index) for part in self.parts])

@@ -10,6 +10,7 @@ from .factor import Factor, Joined
 from .rows import Rows
 
 EVERY = slice(None)
+CACHE_BYTES = 2**22  # patches unfolded at once: few enough to stay near the processor
 SMALL_PRODUCTS = (
     2  # rows come from many small matrix products, which run at about half the speed of a large one
 )
@@ -206,10 +207,17 @@ class Outer(Block):
         """[n, G, features, width], unfolding a few samples at a time."""
         pieces = [
             slice(index.start + piece.start, index.start + piece.stop)
-            for piece in slices(index.stop - index.start, self.right.bytes_each, self.max_bytes // 2)
+            for piece in slices(index.stop - index.start, self.right.bytes_each, self._unfolded_bytes)
         ]
         rows = [self.left[piece][..., features].mT @ self.right[piece] for piece in pieces]
         return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+    @property
+    def _unfolded_bytes(self) -> int:
+        """How much may be unfolded at once; what needs no unfolding is there already."""
+        if not self.right.unfolds:
+            return len(self) * self.right.bytes_each
+        return self.max_bytes // 2 if self.left.source.is_cuda else min(self.max_bytes // 2, CACHE_BYTES)
 
     @staticmethod
     def _by_group(factor: Tensor) -> Tensor:
