@@ -603,7 +603,7 @@ def test_a_model_compiled_in_place_is_run_as_it_is(oracle, compare, batch):
 
 def test_a_data_parallel_model_is_unwrapped_with_the_users_names(oracle, compare, batch):
     model, batch = Mlp().double(), (batch[0].double(), batch[1])
-    grads = per_sample_gradients(nn.DataParallel(model), None, batch)
+    grads = per_sample_gradients(nn.DataParallel(model).cpu(), None, batch)  # it moves the model where it can
     assert list(grads.combine(torch.ones(6))) == [name for name, _ in model.named_parameters()]
     compare(grads, oracle(model, batch), 1e-10)
 
