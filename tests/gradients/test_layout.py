@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from corestream.gradients.layout import Layout, candidates, pattern, probe_weights
+from corestream.gradients.layout import Fingerprint, Layout, candidates, pattern, probe_weights
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,31 @@ def test_no_two_samples_have_the_same_weight_in_the_probe_and_no_generator_is_as
     assert weights.min() >= 1
     assert weights.max() < 2
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_a_fingerprint_knows_a_weighted_gradient_from_a_mixed_one(dtype):
+    weights = probe_weights(torch.zeros(6, dtype=torch.float64))
+    rows = torch.randn(6, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    plain = Fingerprint.of(rows.to(dtype))
+    weighted = rows.to(dtype) * weights.view(-1, 1, 1).to(dtype)
+    assert plain.fits(Fingerprint.of(weighted), weights, plain.tolerance)
+    for wrong in (rows, weighted.flip(0), weighted - 0.3 * weighted.mean(0), weighted.roll(1, 2), -weighted):
+        assert not plain.fits(Fingerprint.of(wrong.to(dtype)), weights, plain.tolerance)
+
+
+def test_samples_that_are_not_finite_do_not_hide_a_coupling():
+    weights = probe_weights(torch.zeros(6, dtype=torch.float64))
+    rows = torch.randn(6, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weighted = rows * weights.view(-1, 1, 1)
+    coupled = weighted - 0.3 * weighted.mean(0)
+    for one in (rows, weighted, coupled):
+        one[2] = torch.nan
+    plain = Fingerprint.of(rows)
+    assert plain.fits(Fingerprint.of(weighted), weights, 1e-10)
+    assert not plain.fits(Fingerprint.of(coupled), weights, 1e-10)
+
+
+def test_a_gradient_of_zeros_tells_nothing():
+    assert not Fingerprint.of(torch.zeros(3, 1, 2)).any()
+    assert Fingerprint.of(torch.ones(3, 1, 2)).any()

@@ -98,6 +98,6 @@ class Fingerprint:
 def _tolerance(gradient: Tensor) -> float:
     if gradient.dtype in (torch.bfloat16, torch.float16):
         return 3e-2
-    if gradient.is_cuda:
-        return 5e-3  # TF32
-    return 1e-11 if gradient.dtype == torch.float64 else 2e-5
+    if gradient.dtype == torch.float64:
+        return 1e-11
+    return 5e-3 if gradient.is_cuda else 2e-5  # TF32
