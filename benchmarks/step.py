@@ -16,7 +16,7 @@ import itertools
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -215,17 +215,16 @@ CONTESTANTS = {
 }
 
 
-def able(steps: dict[str, Step]) -> dict[str, Step]:
-    """Those that can do this model at all, warmed up."""
+def able(row: Row, names: Iterable[str]) -> dict[str, Step]:
+    """Those of the contestants that can do this model at all, warmed up."""
     found = {}
-    for name, step in steps.items():
+    for name in names:
         try:
+            step = contestant(row, name)
             step(), step()
             found[name] = step
         except Exception as error:
-            print(
-                f"{name} cannot: {type(error).__name__}: {str(error).splitlines()[0][:100]}", file=sys.stderr
-            )
+            print(f"{name} cannot: {type(error).__name__}: {str(error)[:100]}", file=sys.stderr)
     return found
 
 
