@@ -33,7 +33,7 @@ from corestream.studies.execute import read_accuracy, read_memory
 from corestream.studies.files import write_json
 from corestream.studies.results import Result, read_results, write_result
 
-THOROUGH = os.environ.get("CORESTREAM_THOROUGH") == "1"
+THOROUGH = "1" in (os.environ.get("CORESTREAM_THOROUGH"), os.environ.get("CORESTREAM_FUZZ"))
 HANG_SECONDS = 60
 FUZZ = settings(
     max_examples=2000 if THOROUGH else 200,

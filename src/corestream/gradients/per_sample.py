@@ -1,6 +1,6 @@
 """What would each sample do to the model? Inner products of the samples' gradients, from the layers' factors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -83,7 +83,7 @@ class PerSampleGradients:
         """⟨g_n, v⟩, shape [N], for a parameter-shaped v; parameters it leaves out count as zero."""
         if unknown := sorted(set(direction) - set(self._parameters)):
             raise ValueError(f"direction: {', '.join(unknown)} are no trainable parameters of the model")
-        products = [block.dot(direction) for block in self._blocks]
+        products = (block.dot(direction) for block in self._blocks)
         return self._zeroed(self._sum(products, len(self)), ~self.finite)
 
     def combine(self, weights: Tensor) -> dict[str, Tensor]:
@@ -135,26 +135,25 @@ class PerSampleGradients:
     @full_precision
     def _square_norms(self) -> Tensor:
         if self._norms is None:
-            self._norms = self._sum([block.square_norms() for block in self._blocks], len(self))
+            self._norms = self._sum((block.square_norms() for block in self._blocks), len(self))
         return self._norms
 
     def _raw_gram(self, other: "PerSampleGradients") -> Tensor:
         if other is self:
-            return self._sum([block.gram(block) for block in self._blocks], len(self), len(self))
+            return self._sum((block.gram(block) for block in self._blocks), len(self), len(self))
         if {n: id(p) for n, p in self._parameters.items()} != {
             n: id(p) for n, p in other._parameters.items()
         }:
             raise ValueError("other: these gradients are of another model, or of other parameters of it")
         matched = pairs(self._blocks, other._blocks, self._max_bytes)
-        return self._sum([mine.gram(theirs) for mine, theirs in matched], len(self), len(other))
+        return self._sum((mine.gram(theirs) for mine, theirs in matched), len(self), len(other))
 
-    def _sum(self, products: Sequence[Tensor], *shape: int) -> Tensor:
-        if not products:
-            return torch.zeros(*shape, dtype=self._dtype, device=self.losses.device)
-        total = products[0]
-        for product in products[1:]:
-            total = total + product
-        return total
+    def _sum(self, products: Iterable[Tensor], *shape: int) -> Tensor:
+        """One after the other, so that no two of them are held beside their sum."""
+        total: Tensor | None = None
+        for product in products:
+            total = product if total is None else total.add_(product)
+        return torch.zeros(*shape, dtype=self._dtype, device=self.losses.device) if total is None else total
 
     @staticmethod
     def _zeroed(values: Tensor, bad: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
 WARM_UP = 3  # ordinary steps of a task before one is captured: by then all state that lasts has been made
+BURST = 20  # steps launched for one run before the next one's turn
 NEVER = (
     2**62
 )  # steps between checkpoints beside those by time and at a task's end: each one waits for the card
@@ -106,6 +107,8 @@ class Lane:
         run, driver = self._run, self._driver
         assert run is not None
         assert driver is not None
+        if self._captured is not None and run.sweep_is_open:
+            self._replay_some(run, self._captured)
         with self._place.active():
             try:
                 closed = self._next(run)
@@ -118,13 +121,22 @@ class Lane:
                 return self._ended(execute.end(run, self._events, execute.DONE, ""))
         return None
 
+    def _replay_some(self, run: Run, captured: "CapturedStep") -> None:
+        """Steps that need nothing beside the card: up to, and without, the last of a sweep."""
+        count = min(BURST, run.whole_batches_left - 1)
+        if count > 0:
+            with torch.cuda.stream(self._place.stream):
+                for _ in range(count):
+                    captured.replay()
+            run.skip(count)
+
     def _next(self, run: Run) -> bool:
         """One step: replayed where it has been captured, and where the batch is a whole one."""
         if not run.sweep_is_open:
             run.open_sweep()
             if self._captured is not None:
                 self._captured.follow(run)
-        if not run.batch_is_whole or not self._ready(run):
+        if run.whole_batches_left < 1 or not self._ready(run):
             run.observe(run.batch_at(run.next_places()))
             self._eager_steps += 1
             if self._captured is not None:

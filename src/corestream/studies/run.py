@@ -170,10 +170,15 @@ class Run:
         return self._order
 
     @property
-    def batch_is_whole(self) -> bool:
-        """Whether the next batch has as many samples as most."""
+    def whole_batches_left(self) -> int:
+        """Batches of the open sweep still to come that have as many samples as most."""
         assert self._train is not None
-        return (self.position.batch + 1) * self.batch_size <= self._train.num_samples
+        return self._train.num_samples // self.batch_size - self.position.batch
+
+    def skip(self, batches: int) -> None:
+        """That many batches have been observed by other means; the sweep has more."""
+        self.position.step += batches
+        self.position.batch += batches
 
     def next_places(self) -> Tensor:
         """The places of the next batch's samples in the training set."""
