@@ -40,6 +40,14 @@ def test_an_activation_in_place_behind_a_layer_does_not_spoil_its_gradient(check
     check(model, images(4, 2, 9))
 
 
+def test_a_layer_behind_an_activation_in_place_takes_its_rule(covered, images):
+    """Its input was changed before the layer saw it, not after."""
+    model = nn.Sequential(
+        nn.Linear(5, 6), nn.ReLU(inplace=True), nn.Linear(6, 6), nn.ELU(inplace=True), nn.Linear(6, 3)
+    )
+    assert covered(model, images(4, 5)) == {name for name, _ in model.named_parameters()}
+
+
 @pytest.mark.parametrize("names", [["first.weight"], ["second.bias", "head.weight"], ["first", "second"]])
 def test_frozen_parameters_are_left_out(check, batch, names):
     model = Mlp()

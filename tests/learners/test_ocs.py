@@ -303,6 +303,22 @@ def test_batch_norm_models_score_with_their_batchs_statistics_as_constants(ocs, 
     torch.testing.assert_close(learner.observe(x, y).scores.total, expected.total)
 
 
+def test_other_statistics_too_come_only_from_the_update_where_there_are_two_passes(ocs, draw, filled):
+    class Counting(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 3)
+            self.register_buffer("batches", torch.zeros(()))
+
+        def forward(self, x):
+            self.batches += 1
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    net = Counting().double()
+    ocs(filled(), net, single_pass=False).observe(*draw())
+    assert int(net.batches) == 2  # the picked and the replay batch, not the two that were scored
+
+
 def test_one_pass_cannot_be_forced_where_samples_depend_on_each_other(ocs, draw, model):
     with pytest.raises(ValueError, match="single_pass=True: the model normalises by its batch"):
         ocs(ReplayMemory(9), batch_normed(), single_pass=True).observe(*draw())
