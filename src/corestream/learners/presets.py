@@ -15,6 +15,7 @@ PROTOCOLS = ("paper", "best", "ocs-schedule")
 FOLDER = "folder:"
 
 MNIST: Values = {
+    "test_batch_size": 1000,
     "dropout": 0.2,
     "lr": 0.005,
     "lr_decay": 0.75,
