@@ -241,12 +241,12 @@ class CapturedStep:
         self._order: Tensor = run.order.clone()
         self._at = torch.tensor(run.position.batch * size, device=self._order.device)
         self._size = size
-        span = torch.arange(size, device=self._order.device)
+        self._span = torch.arange(size, device=self._order.device)  # held: the graph reads it at every replay
         self._graph = torch.cuda.CUDAGraph()
         self._graph.register_generator_state(run.learner.generator)
         torch.cuda.synchronize()
         with torch.cuda.graph(self._graph, stream=place.stream, capture_error_mode="thread_local"):
-            places = self._order.index_select(0, self._at + span)
+            places = self._order.index_select(0, self._at + self._span)
             self._at += size
             run.observe(run.batch_at(places))
 
