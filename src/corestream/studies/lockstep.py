@@ -201,6 +201,8 @@ class Place:
     """Where a lane works: its CUDA stream, and a state of torch's own generator that no other lane draws from."""
 
     def __init__(self, device: str, seed: int) -> None:
+        if device == "cuda":
+            torch.cuda.init()  # torch's own generators are there only afterwards
         self.stream = torch.cuda.Stream() if device == "cuda" else None
         self._cpu_state = torch.Generator().manual_seed(seed).get_state()
         if self.stream is not None:
