@@ -4,7 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
+
+AccumulateGrad: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]
 
 # Nodes that only hand a parameter on: a use is what lies behind them.
 HANDED_ON = frozenset(
@@ -23,17 +26,19 @@ class Graph:
         self._consumers: dict[Any, list[Any]] = defaultdict(list)
         self.nodes: set[Any] = set()
         self._leaves: dict[int, Any] = {}
-        stack = [root.grad_fn] if root.grad_fn is not None else []
+        nodes, consumers = self.nodes, self._consumers
+        stack: list[Any] = [root.grad_fn] if root.grad_fn is not None else []
         while stack:
             node = stack.pop()
-            if node in self.nodes:
+            if node in nodes:
                 continue
-            self.nodes.add(node)
-            if (leaf := getattr(node, "variable", None)) is not None:
-                self._leaves[id(leaf)] = node
+            nodes.add(node)
+            if isinstance(node, AccumulateGrad):
+                self._leaves[id(node.variable)] = node
+                continue
             for child, _ in node.next_functions:
                 if child is not None:
-                    self._consumers[child].append(node)
+                    consumers[child].append(node)
                     stack.append(child)
 
     def uses(self, parameters: Iterable[Tensor]) -> list[int]:

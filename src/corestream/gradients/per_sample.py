@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .blocks import Block
 from .blocks.assemble import pairs
-from .blocks.block import Index
+from .blocks.block import Index, taken
 from .precision import full_precision
 
 LAUNCH_COST = 2 * 10**8
@@ -47,9 +47,9 @@ class PerSampleGradients:
     def __getitem__(self, index: Index) -> "PerSampleGradients":
         """The gradients of some of the samples: a slice, or a tensor of indices."""
         blocks = [block.select(index) for block in self._blocks]
-        part = PerSampleGradients(self.losses[index], None, blocks, self._parameters, self._max_bytes)
-        part._norms = None if self._norms is None else self._norms[index]
-        part._finite = None if self._finite is None else self._finite[index]
+        part = PerSampleGradients(taken(self.losses, index), None, blocks, self._parameters, self._max_bytes)
+        part._norms = None if self._norms is None else taken(self._norms, index)
+        part._finite = None if self._finite is None else taken(self._finite, index)
         return part
 
     def only(self, names: Sequence[str]) -> "PerSampleGradients":

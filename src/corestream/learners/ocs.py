@@ -143,21 +143,25 @@ class OCS(Learner):
             )
             rows = torch.cat([rows, start + positions])
         # whatever is missing or not finite is left out: the best pick stands in for it, with no weight
-        good = grads.finite[rows]
-        good[: len(picked)] &= picked >= 0
-        weights = self._shares(len(picked), len(rows) - len(picked)).to(grads.losses.dtype) * good
-        weights[: len(picked)] /= weights[: len(picked)].sum().clamp_min(1)
-        chosen = grads[torch.where(good, rows, rows[0])]
+        k = len(picked)
+        good = grads.finite.index_select(0, rows)
+        good[:k] &= picked >= 0
+        weights = self._shares(k, len(rows) - k).to(grads.losses.dtype)
+        if good.is_cuda or not bool(good.all()):
+            weights = weights * good
+            weights[:k] *= k / good[:k].sum().clamp_min(1)
+            rows = torch.where(good, rows, rows[0])
+        chosen = grads[rows]
         chosen.known_finite = True
-        gradients = chosen.combine(weights)
-        self._step({name: None if name in grads.unused else g for name, g in gradients.items()})
+        gradients, unused = chosen.combine(weights), grads.unused
+        self._step({name: None if name in unused else g for name, g in gradients.items()})
         loss = (chosen.losses * weights).sum()
         return Step(self, loss, picked, scores)
 
     def _shares(self, picks: int, replays: int) -> Tensor:
-        """1 for each pick, and λ over all replayed samples; made once for each pair of numbers."""
+        """One over all picks, and λ over all replayed samples; made once for each pair of numbers."""
         if (picks, replays) not in self._known_shares:
-            shares = [1.0] * picks + [self.lam / max(1, replays)] * replays
+            shares = [1 / picks] * picks + [self.lam / max(1, replays)] * replays
             self._known_shares[picks, replays] = torch.tensor(shares, device=self.device)
         return self._known_shares[picks, replays]
 
@@ -196,11 +200,11 @@ class OCS(Learner):
             self._spoil(scores.total.max() == -torch.inf)
         else:
             require_finite(scores.total, inputs, grads)
-        chance = torch.rand(
-            len(scores.total), generator=self.generator, device=self.device, dtype=scores.total.dtype
-        )
-        chance = chance.masked_fill(~criteria.finite, -torch.inf)
-        return scores, top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
+        total, warm = scores.total, self._steps < self._warm
+        if warm.is_cuda or bool(warm):
+            chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
+            total = torch.where(warm, chance.masked_fill(~criteria.finite, -torch.inf), total)
+        return scores, top(total, self.k)
 
     # The memory
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 Index = slice | Tensor
@@ -59,6 +60,13 @@ class Block(ABC):
     @abstractmethod
     def only(self, names: frozenset[str]) -> "Block | None":
         """The part that concerns these parameters, or None."""
+
+
+def taken(values: Tensor, index: Index) -> Tensor:
+    """Some of the samples; a tensor of places goes the fast way."""
+    if isinstance(index, slice) or index.dtype == torch.bool:
+        return values[index]
+    return values.index_select(0, index)
 
 
 def slices(total: int, bytes_each: int, max_bytes: int) -> Iterator[slice]:

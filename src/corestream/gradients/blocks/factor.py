@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .block import Index
+from .block import Index, taken
 
 
 class Factor:
@@ -22,11 +22,11 @@ class Factor:
         return self.source.shape[0]
 
     def __getitem__(self, index: Index) -> Tensor:
-        part = self.source[index]
+        part = taken(self.source, index)
         return part if self.make is None else self.make(part)
 
     def select(self, index: Index) -> "Factor":
-        return self._with(self.source[index])
+        return self._with(taken(self.source, index))
 
     def masked(self, keep: Tensor) -> "Factor":
         return self._with(torch.where(keep.view(-1, *[1] * (self.source.dim() - 1)), self.source, 0))

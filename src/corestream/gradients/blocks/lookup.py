@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .block import Block, Index, slices
+from .block import Block, Index, slices, taken
 
 
 class Lookup(Block):
@@ -78,7 +78,9 @@ class Lookup(Block):
         return {self.name: values.scatter_add_(1, entry[..., None].expand_as(left), left)}
 
     def select(self, index: Index) -> "Lookup":
-        return Lookup(self.name, self.entries, self.index[index], self.left[index], self.max_bytes)
+        return Lookup(
+            self.name, self.entries, taken(self.index, index), taken(self.left, index), self.max_bytes
+        )
 
     def masked(self, keep: Tensor) -> "Lookup":
         left = torch.where(keep.view(-1, 1, 1), self.left, 0)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .block import Block, Index
+from .block import Block, Index, taken
 
 
 class Rows(Block):
@@ -45,7 +45,7 @@ class Rows(Block):
         return {self.name: self.values[index]}
 
     def select(self, index: Index) -> "Rows":
-        return Rows(self.name, self.values[index])
+        return Rows(self.name, taken(self.values, index))
 
     def masked(self, keep: Tensor) -> "Rows":
         return Rows(self.name, torch.where(keep.view(-1, *[1] * (self.values.dim() - 1)), self.values, 0))
