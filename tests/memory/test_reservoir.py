@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from corestream.memory import Reservoir, Samples
+from corestream.memory.reservoir import places, places_one_by_one
 
 
 def passing(values, *, rows=None, generator=None, reservoir):
@@ -113,3 +114,15 @@ def test_a_dict_may_name_its_tensors_in_another_order_each_time():
     reservoir.add(Samples.of({"b": b, "a": a}, targets), rows, None)
     assert not reservoir.kept().inputs["a"].any()
     assert reservoir.kept().inputs["b"].all()
+
+
+def test_both_ways_to_find_places_agree():
+    generator = torch.Generator().manual_seed(3)
+    for passed in (0, 3, 9, 40):
+        for _ in range(50):
+            rows = torch.randint(-1, 20, (12,), generator=generator)
+            chance = torch.rand(12, generator=generator, dtype=torch.float64)
+            at_once = places(rows, chance, torch.tensor(passed), 9)
+            one_by_one = places_one_by_one(rows, chance, torch.tensor(passed), 9)
+            assert at_once[0].tolist() == one_by_one[0].tolist()
+            assert int(at_once[1]) == int(one_by_one[1])
