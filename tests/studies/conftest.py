@@ -15,7 +15,9 @@ MakeResult = Callable[..., Result]
 
 @pytest.fixture
 def make_result(tmp_path: Path) -> MakeResult:
-    def make(method: str = "ocs", seed: int = 0, *, level: float = 0.8, tasks: int = 4, **more: Any) -> Result:
+    def make(
+        method: str = "ocs", seed: int = 0, *, level: float = 0.8, tasks: int = 4, **more: Any
+    ) -> Result:
         status, note = more.pop("status", "done"), more.pop("note", "")
         folder = tmp_path / f"run-{method}-{seed}-{'-'.join(map(str, more.values()))}".replace("/", "_")
         folder.mkdir()
@@ -25,7 +27,8 @@ def make_result(tmp_path: Path) -> MakeResult:
             parts = {"inputs": inputs, "targets": targets, "tasks": torch.zeros_like(targets)}
             save_file(parts, folder / "memory.safetensors")
         matrix = [
-            [level - 0.02 * (t - i) + seed / 100 if i <= t else None for i in range(tasks)] for t in range(tasks)
+            [level - 0.02 * (t - i) + seed / 100 if i <= t else None for i in range(tasks)]
+            for t in range(tasks)
         ]
         kept = {"samples": 20, "classes": {str(c): 2 for c in range(10)}, "tasks": {"0": 20}, "noise": 0.25}
         accuracy: dict[str, Any] = {

@@ -102,6 +102,10 @@ OWN: dict[str, dict[str, Values]] = {
     "mc-sgd": {"rotated-mnist": CONNECTED, "permuted-mnist": CONNECTED},
     "mc-sgd+ocs": {"rotated-mnist": CONNECTED, "permuted-mnist": CONNECTED},
 }
+# λ over {0.001, 0.005, 0.01, 0.1, 1, 5, 10}, the best average accuracy after five tasks with seed 100; balanced, imbalanced.
+CHOSEN_LAM: dict[str, dict[str, tuple[float, float]]] = {
+    "rotated-mnist": {"ocs": (0.1, 5.0), "uniform": (5.0, 10.0), "icarl": (5.0, 10.0)},
+}
 # The best documented values, chosen on seeds that are not reported.
 BEST: dict[str, dict[str, Values]] = {
     "ocs": {"rotated-mnist": {"lam": 5.0}, "split-cifar100": {"tau": 1.0}},
@@ -124,6 +128,8 @@ def preset(
         values |= OCS_SCHEDULE.get(key, {})
     if protocol != "ocs-schedule":
         values |= OWN.get(method, {}).get(key, {})
+    if (lam := CHOSEN_LAM.get(key, {}).get(method)) is not None:
+        values["lam"] = lam[imbalanced]
     if protocol == "best":
         values |= BEST.get(method, {}).get(key, {})
     known = {field.name for field in fields(kind)}
