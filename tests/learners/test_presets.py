@@ -10,9 +10,19 @@ def test_ocs_has_the_papers_values_on_rotated_mnist():
     balanced = values(OCSSettings, "ocs", "rotated-mnist")
     assert (balanced.batch_size, balanced.k, balanced.sweeps, balanced.tau) == (100, 10, 10, 1000)
     assert (balanced.lr, balanced.lr_decay, balanced.momentum, balanced.dropout) == (0.005, 0.75, 0.8, 0.2)
-    assert (balanced.capacity, balanced.replay, balanced.lam, balanced.candidates) == (200, 10, 1, 1000)
+    assert (balanced.capacity, balanced.replay, balanced.candidates) == (200, 10, 1000)
     imbalanced = values(OCSSettings, "ocs", "rotated-mnist", imbalanced=True)
-    assert (imbalanced.lr_decay, imbalanced.lam) == (0.8, 5)
+    assert imbalanced.lr_decay == 0.8
+
+
+def test_lambda_is_the_one_that_was_searched_for():
+    for method, kind, balanced, imbalanced in (
+        ("ocs", OCSSettings, 0.1, 5),
+        ("icarl", CoresetSettings, 5, 10),
+    ):
+        assert values(kind, method, "rotated-mnist").lam == balanced
+        assert values(kind, method, "rotated-mnist", imbalanced=True).lam == imbalanced
+    assert values(OCSSettings, "ocs", "rotated-mnist", protocol="best").lam == 5
 
 
 def test_ocs_has_the_papers_values_on_split_cifar100():
