@@ -1,4 +1,5 @@
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -13,6 +14,11 @@ def test_help_names_every_command(cli):
     assert answer.status == 0
     for command in ("demo", "run", "compare", "paper", "report", "data", "list", "show"):
         assert f" {command} " in answer.out
+
+
+def test_the_front_door_opens_without_matplotlib():
+    check = "import sys, corestream.cli; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

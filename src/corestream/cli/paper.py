@@ -1,10 +1,13 @@
-"""`corestream paper`: the paper's tables and figures, made again, with its numbers beside."""
+"""`corestream paper`: the paper's tables and figures, made again, with its numbers beside.
+
+What draws is imported where it draws: matplotlib takes its time, and no other command needs it.
+"""
 
 import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,15 +20,14 @@ from corestream.studies.config import canonical_benchmark, check_method
 from corestream.studies.design import Study
 from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
-from corestream.studies.figures.style import save
 from corestream.studies.formats import grid_to_markdown, grid_to_terminal, write_table
-from corestream.studies.illustrate import illustrate, note_on
-from corestream.studies.measured import Outcome, Source, distances, figure3
 from corestream.studies.names import check_name
 from corestream.studies.plan import Plan, identity, make_plan
 from corestream.studies.results import Result, read_results, write_result
-from corestream.studies.results_page import write_results_page
 from corestream.studies.settings_table import settings_grid, settings_records
+
+if TYPE_CHECKING:
+    from corestream.studies.measured import Source
 
 MEASURED = ("figure3", "minibatch-distance")
 ABOUT = {
@@ -87,9 +89,10 @@ def paper(
     elif name == "ledger":
         _ledger(results, out, seeds or SEEDS, as_json)
     elif name in MEASURED:
+        from corestream.studies.measured import Source
+
         source = Source(benchmark, resolve_device(device or "auto"), data_dir, offline)
-        found = figure3(source) if name == "figure3" else distances(source, range(seeds or SEEDS))
-        _measured(name, found, folder, as_json)
+        _measured(name, source, seeds or SEEDS, folder, as_json)
     else:
         study = _narrowed(STUDIES[name], benchmark, methods)
         count = seeds or (1 if study.kind in PICTURES else SEEDS)
@@ -148,6 +151,9 @@ def _show(
     table = plan.table(results)
     files = write_table(table, folder)
     if plan.study.kind != "table" and any(cell.done for cell in table.cells.values()):
+        from corestream.studies.figures.style import save
+        from corestream.studies.illustrate import illustrate, note_on
+
         figure = illustrate(plan.study.kind, table, data_dir=data_dir, offline=offline)
         files += save(figure, folder, table.name, note_on(table))
     show(table, files, as_json=as_json)
@@ -170,11 +176,17 @@ def _hyperparameters(folder: Path, as_json: bool) -> None:
 def _ledger(results: Path | None, out: Path, seeds: int, as_json: bool) -> None:
     if results is None:
         raise ConfigError("`paper ledger` is made from kept results alone: name their folder with --results")
+    from corestream.studies.results_page import write_results_page
+
     path = write_results_page(results, out, seeds)
     typer.echo(json.dumps({"name": "ledger", "files": [str(path)]}) if as_json else f"wrote {path}")
 
 
-def _measured(name: str, found: Outcome, folder: Path, as_json: bool) -> None:
+def _measured(name: str, source: "Source", seeds: int, folder: Path, as_json: bool) -> None:
+    from corestream.studies.figures.style import save
+    from corestream.studies.measured import distances, figure3
+
+    found = figure3(source) if name == "figure3" else distances(source, range(seeds))
     files = save(found.figure, folder, name, found.note)
     numbers = folder / f"{name}.csv"
     with numbers.open("w", newline="", encoding="utf-8") as file:

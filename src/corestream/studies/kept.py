@@ -10,7 +10,7 @@ from safetensors.torch import load as parse_tensors
 from torch import Tensor
 
 from corestream.errors import RunError
-from corestream.studies.figures.kept_pictures import contact_sheet
+from corestream.studies.contact_sheet import contact_sheet
 from corestream.studies.results import Result
 
 

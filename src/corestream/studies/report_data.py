@@ -13,8 +13,8 @@ from markupsafe import Markup
 from corestream.studies.charts import Line, bar, line_chart
 from corestream.studies.commands import command_of
 from corestream.studies.config import RunConfig
-from corestream.studies.figures.curves import average_over_tasks, first_task, lines_of, spread
 from corestream.studies.layout import plus_minus
+from corestream.studies.learning_curves import average_over_tasks, first_task, lines_of, spread
 from corestream.studies.report_memory import (
     NoiseRow,
     Panel,

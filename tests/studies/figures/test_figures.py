@@ -32,11 +32,6 @@ def texts(figure: Figure) -> str:
     )
 
 
-def test_average_accuracy_is_over_the_tasks_learned_so_far() -> None:
-    assert curves.average_over_tasks([[0.9, None], [0.7, 0.5]]) == pytest.approx([90.0, 60.0])
-    assert curves.first_task([[0.9, None], [0.7, 0.5]]) == pytest.approx([90.0, 70.0])
-
-
 def test_curves_have_one_line_per_method_and_joint_training_has_none() -> None:
     joint = [[None, None], [0.9, 0.9]]
     figure = curves.draw(table(ocs=[result(0), result(1)], multitask=[result(0, "multitask", joint)]))
@@ -61,21 +56,6 @@ def test_interpolation_draws_with_and_without_affinity() -> None:
     (panel,) = interpolation.draw(table(**rows)).axes
     lines = [container.lines[0] for container in panel.containers]
     assert [list(line.get_xdata()) for line in lines] == [[0.0, 0.5, 1.0]] * 2
-
-
-def test_a_contact_sheet_shows_every_picture_once() -> None:
-    pictures = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 1, 6, 6) / 4
-    sheet = kept_pictures.contact_sheet(pictures, per_side=2)
-    assert sheet.shape == (13, 13)
-    assert {float(value) for value in sheet.flat} == {0.0, 0.25, 0.5, 0.75, 1.0}
-
-
-def test_normalised_pictures_are_stretched_and_others_left() -> None:
-    plain = torch.rand(6, 3, 4, 4) * 0.5
-    assert torch.equal(kept_pictures.visible(plain), plain)
-    shifted = kept_pictures.visible(torch.randn(6, 1, 8, 8) * 3)
-    assert shifted.min() == 0
-    assert shifted.max() == 1
 
 
 def test_kept_pictures_have_a_panel_per_method_and_condition() -> None:
