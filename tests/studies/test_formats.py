@@ -1,12 +1,18 @@
 import csv
 import io
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from corestream.studies.catalogue import STUDIES
 from corestream.studies.formats import to_csv, to_latex, to_markdown, to_terminal, write_table
 from corestream.studies.paper_numbers import Number
+from corestream.studies.plan import make_plan
+from corestream.studies.results import Result
 from corestream.studies.tables import Cell, Measured, Table
 
 METRICS = ("accuracy", "forgetting")
@@ -63,6 +69,45 @@ def test_latex_escapes_what_latex_would_read(compared: Table) -> None:
     assert r"50 \% of a\_b \& c" in text
     assert r"82.1 $\pm$ 0.2 $\checkmark$" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+
+
+def latex_of(study: str) -> str:
+    """The study's table with every cell filled, its notes full of what LaTeX reads as something else."""
+    plan = make_plan(STUDIES[study], range(2))
+    found = {"average_accuracy": 0.8, "forgetting": 0.1, "matrix": []}
+    note = r"50 % of a_b & {c} #1 $2 ~ ^ C:\d × − – [e]"
+    results = [Result(c.to_dict(), found, files_note=note, seconds=1.0) for c in plan.all_configs()]
+    return to_latex(plan.table(results))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_latex_rows_are_whole_and_start_with_no_option(study: str) -> None:
+    text = latex_of(study)
+    for tabular in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", text, re.DOTALL):
+        columns = len(re.match(r"\{(l?r*)\}", tabular)[1])
+        lines = re.findall(r"^.*\\\\", tabular, re.MULTILINE)
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {columns}
+        assert not re.search(r"(\\\\|rule)\s*[\[*]", tabular)
+    assert "---" not in text
+    assert text.replace(r"\{", "").replace(r"\}", "").count("{") == text.replace(r"\{", "").replace(
+        r"\}", ""
+    ).count("}")
+    assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+    assert text.isascii()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+@pytest.mark.parametrize("study", STUDIES)
+def test_latex_is_set_by_latex(study: str, tmp_path: Path) -> None:
+    page = "\n".join(
+        [r"\documentclass{article}\usepackage{booktabs,amssymb}\begin{document}", latex_of(study)]
+    )
+    (tmp_path / "t.tex").write_text(page + "\n\\end{document}\n", encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_csv_has_one_line_per_number(compared: Table) -> None:

@@ -37,6 +37,10 @@ def test_less_forgetting_is_better(forgetting: float, expected: str) -> None:
     assert Cell({"forgetting": Measured(forgetting, 0.0, 5)}, PAPER).verdict("forgetting") == expected
 
 
+def test_no_verdict_where_neither_more_nor_less_is_better() -> None:
+    assert Cell({"usage": Measured(1.7, None, 5)}, {"usage": Number(1.6)}).verdict("usage") == ""
+
+
 def test_no_verdict_without_a_number_on_both_sides() -> None:
     assert Cell({"accuracy": Measured(80, 1, 5)}).verdict("accuracy") == ""
     assert Cell({}, PAPER).verdict("accuracy") == ""

@@ -39,7 +39,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    return "\n".join(_latex(grid) for grid in grids(table))
+    return "\n".join([LATEX_PACKAGES, *(_latex(grid) for grid in grids(table))])
 
 
 def to_csv(table: Table) -> str:
@@ -108,16 +108,19 @@ LATEX_MARKS: dict[Verdict, str] = {
     "miss": r"$\times$",
     "not comparable": r"$\sim$",
 }
+LATEX_PACKAGES = "% needs \\usepackage{booktabs,amssymb}"
 LATEX_CHARACTERS = str.maketrans(
     {character: f"\\{character}" for character in "&%_#${}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"±": r"$\pm$", "–": "--", "λ": r"$\lambda$", "τ": r"$\tau$", "α": r"$\alpha$"}
+    | {"[": "{[}", "]": "{]}"}  # a row that begins with [ would be read as an option of the \\ before it
+    | {"±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": r"\textendash{}"}
+    | {"λ": r"$\lambda$", "τ": r"$\tau$", "α": r"$\alpha$"}
 )
 
 
 def _latex(grid: Grid) -> str:
     def text(plain: str) -> str:
-        return plain.translate(LATEX_CHARACTERS)
+        return plain.translate(LATEX_CHARACTERS).replace("--", "-{}-")  # an option's hyphens, no dash
 
     def cell(word: Word) -> str:
         return f"{text(word.text)} {LATEX_MARKS[word.verdict]}" if word.verdict else text(word.text)

@@ -11,6 +11,7 @@ from corestream.studies.results import Result, differing_fields
 
 Verdict = Literal["within", "better", "miss", "not comparable", ""]
 LOWER_IS_BETTER = {"forgetting", "hours", "ratio"}
+NEITHER_IS_BETTER = {"usage"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Cell:
 
     def verdict(self, metric: str) -> Verdict:
         """Within the paper's mean ± 2 (own sd + paper's sd), better than that, or a miss."""
-        if metric not in self.measured or metric not in self.paper:
+        if metric not in self.measured or metric not in self.paper or metric in NEITHER_IS_BETTER:
             return ""
         if self.not_comparable:
             return "not comparable"
