@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..fusing import fusible
+
 Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 LossFn = Callable[[Any, Any], Tensor]
 Parameters = Iterable[str | nn.Module]
@@ -31,8 +33,15 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
             raise ValueError(
                 f"targets[{n}] is {int(targets[n])}, and the model's outputs allow 0 to {classes - 1}"
             ) from None
+    inside, marks = _within(targets, classes, outputs.dtype)
+    return F.cross_entropy(outputs, inside, reduction="none") + marks
+
+
+@fusible
+def _within(targets: Tensor, classes: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The nearest class there is, and NaN for a target that is none."""
     inside = targets.long().clamp(0, classes - 1)
-    return torch.where(inside == targets, F.cross_entropy(outputs, inside, reduction="none"), torch.nan)
+    return inside, torch.zeros_like(inside, dtype=dtype).masked_fill(inside != targets, torch.nan)
 
 
 def leaves(inputs: Inputs) -> list[Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..fusing import fusible
 from .blocks import Block
 from .blocks.assemble import pairs
 from .blocks.block import Index, taken
@@ -32,9 +33,6 @@ class PerSampleGradients:
         self._blocks, self._parameters, self._max_bytes = list(blocks), parameters, max_bytes
         self._norms: Tensor | None = None
         self._finite: Tensor | None = None
-        self.known_finite = (
-            False  # set by those who chose the samples so: then nothing is looked at or masked
-        )
 
     @property
     def unused(self) -> frozenset[str]:
@@ -63,7 +61,7 @@ class PerSampleGradients:
     def finite(self) -> Tensor:
         """[N] bool: whether the sample's loss and gradient are finite."""
         if self._finite is None:
-            self._finite = (self.losses + self._square_norms()).abs() < torch.inf
+            self._finite = _is_finite(self._square_norms(), self.losses)
         return self._finite
 
     def norms(self) -> Tensor:
@@ -74,9 +72,10 @@ class PerSampleGradients:
     def gram(self, other: "PerSampleGradients | None" = None) -> Tensor:
         """⟨g_n, h_m⟩, shape [N, M]; `other` are gradients of the same model, and these themselves when it is not given."""
         table = self._raw_gram(self if other is None else other)
-        if other is None:
-            self._norms = table.diagonal().clone()
-        return self._zeroed(table, ~self.finite[:, None] | ~(self if other is None else other).finite)
+        if other is not None:
+            return self._zeroed(table, ~self.finite[:, None] | ~other.finite)
+        self._norms, self._finite = _judged(table, self.losses)
+        return table if not table.is_cuda and bool(self._finite.all()) else _kept(table, self._finite)
 
     @full_precision
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
@@ -86,9 +85,15 @@ class PerSampleGradients:
         products = (block.dot(direction) for block in self._blocks)
         return self._zeroed(self._sum(products, len(self)), ~self.finite)
 
-    def combine(self, weights: Tensor) -> dict[str, Tensor]:
-        """Σ_n w_n g_n: the gradient of any weighted choice of the samples, with no second pass."""
-        return self._reduce("combine", weights)
+    @full_precision
+    def combine(self, weights: Tensor, rows: Tensor | None = None) -> dict[str, Tensor]:
+        """Σ_n w_n g_n: the gradient of any weighted choice of the samples, with no second pass.
+
+        `rows` are the samples that the weights stand for, all of them where it is None; given ones must be finite.
+        """
+        if rows is None:
+            return self._reduce("combine", weights)
+        return self._summed("combine", [block.select(rows) for block in self._blocks], weights)
 
     def squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:
         """Σ_n w_n g_n∘g_n, w_n = 1 when none are given: the Fisher diagonal, up to its scale."""
@@ -113,8 +118,11 @@ class PerSampleGradients:
             raise ValueError(
                 f"weights must have shape [{len(self)}], one a sample, got {list(weights.shape)}"
             )
-        sums = {}
-        for block in self._finite_blocks():
+        return self._summed(verb, self._finite_blocks(), weights)
+
+    def _summed(self, verb: str, blocks: list[Block], weights: Tensor) -> dict[str, Tensor]:
+        sums: dict[str, Tensor] = {}
+        for block in blocks:
             sums.update(getattr(block, verb)(weights.to(self._dtype)))
         return {
             name: sums[name].to(parameter.dtype)
@@ -125,8 +133,6 @@ class PerSampleGradients:
 
     def _finite_blocks(self) -> list[Block]:
         """0 × NaN is NaN: what is not finite must be zero in the factors before it is summed over."""
-        if self.known_finite:
-            return self._blocks
         finite = self.finite
         if not finite.is_cuda and bool(finite.all()):
             return self._blocks
@@ -162,6 +168,22 @@ class PerSampleGradients:
     @property
     def _dtype(self) -> torch.dtype:
         return self.losses.dtype
+
+
+@fusible
+def _judged(table: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
+    """The squared norms, held apart from their table, and whether they and the losses are finite."""
+    norms = table.diagonal().clone()
+    return norms, _is_finite(norms, losses)
+
+
+def _is_finite(norms: Tensor, losses: Tensor) -> Tensor:
+    return (losses + norms).abs() < torch.inf
+
+
+@fusible
+def _kept(table: Tensor, finite: Tensor) -> Tensor:
+    return table.masked_fill(~(finite[:, None] & finite), 0)
 
 
 def compute_dtype(parameters: Mapping[str, Tensor]) -> torch.dtype:

@@ -1,7 +1,7 @@
 """The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,16 +18,20 @@ class Step:
     """What one `observe` did: the loss it took a step on, the picked positions (None: the whole batch) and the scores behind them."""
 
     def __init__(
-        self, learner: "Learner", loss: Tensor, picked: Tensor | None = None, scores: Scores | None = None
+        self,
+        learner: "Learner",
+        loss: Tensor | Callable[[], Tensor],
+        picked: Tensor | None = None,
+        scores: Scores | None = None,
     ) -> None:
-        self._learner, self._loss = learner, loss.detach()
+        self._learner, self._loss = learner, loss
         self.picked, self.scores = picked, scores
 
     @property
     def loss(self) -> Tensor:
         """The loss, a tensor with no dimension. Reading it on CUDA waits for the device and raises what was found there."""
         self._learner.check()
-        return self._loss
+        return (self._loss if isinstance(self._loss, Tensor) else self._loss()).detach()
 
 
 class Learner:

@@ -1,17 +1,18 @@
 """OCS: online coreset selection (Algorithm 1, Eq. 6 to 9)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
-from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
+from ..selection.criteria import Criteria, gradient_criteria, gram_criteria, joint_criteria
 from ..selection.scores import MODES, Scores, in_mode, require_finite, score, top, weigh
 from .base import Learner, Step, weighted_mean
 
@@ -135,28 +136,18 @@ class OCS(Learner):
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
         scores, picked = self._pick(criteria, inputs, grads)
-        rows = picked.clamp_min(0)
-        if replayed is not None:
-            start = count if isinstance(replayed, Tensor) else behind
-            positions = (
-                replayed if isinstance(replayed, Tensor) else torch.arange(len(replayed), device=rows.device)
-            )
-            rows = torch.cat([rows, start + positions])
-        # whatever is missing or not finite is left out: the best pick stands in for it, with no weight
-        k = len(picked)
-        good = grads.finite.index_select(0, rows)
-        good[:k] &= picked >= 0
-        weights = self._shares(k, len(rows) - k).to(grads.losses.dtype)
-        if good.is_cuda or not bool(good.all()):
-            weights = weights * good
-            weights[:k] *= k / good[:k].sum().clamp_min(1)
-            rows = torch.where(good, rows, rows[0])
-        chosen = grads[rows]
-        chosen.known_finite = True
-        gradients, unused = chosen.combine(weights), grads.unused
+        again = torch.arange(behind, len(y), device=y.device)
+        if isinstance(replayed, Tensor):
+            again = count + replayed
+        shares = self._shares(len(picked), len(again)).to(grads.losses.dtype)
+        if not grads.finite.is_cuda and bool(grads.finite.all()):
+            rows, weights = torch.cat([picked, again]), shares
+        else:
+            rows, weights = _update(picked, again, grads.finite, shares)
+        gradients, unused = grads.combine(weights, rows), grads.unused
         self._step({name: None if name in unused else g for name, g in gradients.items()})
-        loss = (chosen.losses * weights).sum()
-        return Step(self, loss, picked, scores)
+        losses = grads.losses
+        return Step(self, lambda: losses[rows] @ weights, picked, scores)
 
     def _shares(self, picks: int, replays: int) -> Tensor:
         """One over all picks, and λ over all replayed samples; made once for each pair of numbers."""
@@ -169,11 +160,12 @@ class OCS(Learner):
         self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
     ) -> Step:
         """Score first; then an ordinary forward and backward over the picked and over the replay batch, each with its own statistics."""
-        wanted = self.parameters if self.selected is None else {n: self.parameters[n] for n in self.selected}
         with in_mode(self.model, self.score_mode):
-            grads = self._gradients(inputs, targets, wanted)
+            grads = self._gradients(inputs, targets, self._wanted)
             others = (
-                None if reference is None else self._gradients(reference.inputs, reference.targets, wanted)
+                None
+                if reference is None
+                else self._gradients(reference.inputs, reference.targets, self._wanted)
             )
         scores, picked = self._pick(gradient_criteria(grads, others), inputs, grads)
         del grads, others
@@ -189,6 +181,11 @@ class OCS(Learner):
         self._descend(loss)
         return Step(self, loss, picked, scores)
 
+    @property
+    def _wanted(self) -> dict[str, Tensor]:
+        """The parameters that selection looks at."""
+        return self.parameters if self.selected is None else {n: self.parameters[n] for n in self.selected}
+
     def _gradients(self, inputs: Inputs, targets: Tensor, wanted: dict[str, Tensor]) -> PerSampleGradients:
         with unchanged_buffers(self.model):
             return capture(self.model, self.loss_fn, inputs, targets, len(targets), wanted, self.max_bytes)
@@ -196,15 +193,15 @@ class OCS(Learner):
     def _pick(self, criteria: Criteria, inputs: Inputs, grads: PerSampleGradients) -> tuple[Scores, Tensor]:
         """The k best samples, or k at random while the task is new."""
         scores = weigh(criteria, self.tau, self.weights)
-        if scores.total.is_cuda:
-            self._spoil(scores.total.max() == -torch.inf)
-        else:
-            require_finite(scores.total, inputs, grads)
-        total, warm = scores.total, self._steps < self._warm
-        if warm.is_cuda or bool(warm):
-            chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
-            total = torch.where(warm, chance.masked_fill(~criteria.finite, -torch.inf), total)
-        return scores, top(total, self.k)
+        total, finite = scores.total, criteria.finite
+        if not total.is_cuda:
+            require_finite(total, inputs, grads)
+            if int(self._steps) >= int(self._warm):
+                return scores, top(total, self.k)
+        chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
+        ranks, empty = _ranked(total, finite, chance, self._steps, self._warm)
+        self._spoil(empty)
+        return scores, top(ranks, self.k)
 
     # The memory
 
@@ -225,9 +222,28 @@ class OCS(Learner):
         kept = self.candidates.kept()
         if not self.task_free and kept is not None:
             priority = self._worth(kept) if self.fill == "score" else None
-            self.memory.store(kept, priority=priority, shrink_priority=self._worth, generator=self.generator)
+            shrink_priority = self._shrink_priority()
+            self.memory.store(
+                kept, priority=priority, shrink_priority=shrink_priority, generator=self.generator
+            )
         self.candidates.clear()
         self._steps.zero_()
+
+    def _shrink_priority(self) -> Callable[[Samples], Tensor]:
+        """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""
+        with in_mode(self.model, self.score_mode):
+            if is_batch_coupled(self.model) or not 0 < len(self.memory) <= SCORED_AT_ONCE:
+                return self._worth
+            memory = self.memory.samples
+            grads = self._gradients(memory.inputs, memory.targets, self._wanted)
+        table, finite = grads.gram(), grads.finite
+
+        def worth(samples: Samples) -> Tensor:
+            rows = (memory.tasks == samples.tasks[0]).nonzero().squeeze(1)
+            criteria = gram_criteria(table[rows][:, rows], finite[rows])
+            return weigh(criteria, 0.0).total
+
+        return worth
 
     def _worth(self, samples: Samples) -> Tensor:
         """S + V of samples among themselves, under the model as it is."""
@@ -268,6 +284,27 @@ class OCS(Learner):
         self.candidates.load_state_dict(
             {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}
         )
+
+
+@fusible
+def _ranked(
+    total: Tensor, finite: Tensor, chance: Tensor, steps: Tensor, warm: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What the picks are ranked by, chance alone while the task is new; and whether there is nothing to pick."""
+    ranks = torch.where(steps < warm, chance.masked_fill(~finite, -torch.inf), total)
+    return ranks, ~finite.any()
+
+
+@fusible
+def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """The samples of the update and their weights. What is missing or not finite is left out: the best pick stands in, with no weight."""
+    k = picked.shape[0]
+    rows = torch.cat([picked.clamp_min(0), again])
+    good = finite[rows] & (torch.cat([picked, again]) >= 0)
+    weights = shares * good
+    missing = k / good[:k].sum().clamp_min(1)
+    weights = torch.cat([weights[:k] * missing, weights[k:]])
+    return torch.where(good, rows, rows[0]), weights
 
 
 def _check(**numbers: int) -> None:

@@ -1,5 +1,7 @@
 """Input-OCS and Feat-OCS: the criteria of OCS on raw inputs or on features, in the place of gradients (Table 3)."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -32,6 +34,9 @@ class InputOCS(SeparateOCS):
 
     def _vectors(self, inputs: Inputs) -> Tensor:
         return raw_inputs(inputs)
+
+    def _shrink_priority(self) -> Callable[[Samples], Tensor]:
+        return self._worth
 
     def _worth(self, samples: Samples) -> Tensor:
         return weigh(vector_criteria(self._vectors(samples.inputs)), 0.0).total

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..fusing import fusible
 from .samples import Samples
 
 
@@ -35,10 +36,7 @@ class Reservoir:
         # on the processor, where a look at values costs nothing, a short loop is faster than a dozen small operations
         find = places if rows.is_cuda else places_one_by_one
         place, passed = find(rows, chance, self._passed, self.capacity)
-        chosen = rows.clamp_min(0)
-        for column, values in zip(slots.columns(), samples.columns(), strict=True):
-            column.index_copy_(0, place, values.index_select(0, chosen))
-        self._passed.copy_(passed)
+        _put(slots.columns(), place, samples.columns(), rows, self._passed, passed)
 
     def kept(self) -> Samples | None:
         """What is in it now, or None when nothing is. Waits for the device."""
@@ -52,7 +50,7 @@ class Reservoir:
         return self._slots
 
     def state_dict(self) -> dict[str, Tensor]:
-        if self._slots is None:
+        if self._slots is None or not int(self._passed):
             return {}
         slots = {f"slots.{name}": value for name, value in self._slots.state_dict().items()}
         return {"passed": self._passed, **slots}
@@ -72,6 +70,17 @@ class Reservoir:
             )
 
 
+@fusible
+def _put(
+    slots: list[Tensor], place: Tensor, values: list[Tensor], rows: Tensor, before: Tensor, passed: Tensor
+) -> None:
+    chosen = rows.clamp_min(0)
+    for column, source in zip(slots, values, strict=True):
+        column.index_copy_(0, place, source.index_select(0, chosen))
+    before.copy_(passed)
+
+
+@fusible
 def places(rows: Tensor, chance: Tensor, passed: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
     """The slot of each sample, `capacity` for none, and how many have passed afterwards; without a look at any value."""
     there = rows >= 0

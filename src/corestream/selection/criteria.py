@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..fusing import fusible
 from ..gradients import PerSampleGradients
 from ..gradients.precision import full_precision
 
@@ -33,11 +34,18 @@ def gradient_criteria(
     route = _checked(route)
     by_gram = route == "gram" or (route == "auto" and _gram_is_cheaper(grads))
     if by_gram:
-        similarity, diversity = _from_gram(grads.gram(), grads.finite)
+        similarity, diversity = _from_own_gram(grads.gram(), grads.finite)
     else:
         similarity, diversity = _from_passes(grads)
     affinity = torch.zeros_like(similarity) if reference is None else _affinity(grads, reference, route)
     return Criteria(similarity, diversity, affinity, grads.finite)
+
+
+@full_precision
+def gram_criteria(gram: Tensor, finite: Tensor) -> Criteria:
+    """S and V from a Gram matrix that is there already; A is zero."""
+    similarity, diversity = _from_gram(gram, finite)
+    return Criteria(similarity, diversity, torch.zeros_like(similarity), finite)
 
 
 @full_precision
@@ -54,11 +62,16 @@ def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") ->
     ):
         both.norms()  # once for all
         return gradient_criteria(both[:count], both[count:], route)
-    table, finite = both.gram(), both.finite[:count]  # one table, cut in three
+    table, finite = both.gram(), both.finite[:count]
+    return Criteria(*_from_joint_gram(table, finite, count), finite)
+
+
+@fusible
+def _from_joint_gram(table: Tensor, finite: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """One table, cut in three."""
     similarity, diversity = _from_gram(table[:count, :count], finite)
     scale = _inverse_root(table.diagonal()[:count]) * _inverse_root(table[count:, count:].sum())
-    affinity = table[:count, count:].sum(1) * scale
-    return Criteria(similarity, diversity, affinity, finite)
+    return similarity, diversity, table[:count, count:].sum(1) * scale
 
 
 def _checked(route: str) -> str:
@@ -78,6 +91,9 @@ def _from_gram(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
     similarity = rows * (inverse * _inverse_root(rows.sum()))
     return similarity, _diversity(gram @ inverse, squared, inverse, finite)
+
+
+_from_own_gram = fusible(_from_gram)
 
 
 def _from_passes(grads: PerSampleGradients) -> tuple[Tensor, Tensor]:

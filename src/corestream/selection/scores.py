@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import NonFiniteError
+from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradients
 from ..gradients.calling import LossFn, Parameters, check_batch, join_inputs, leaves, trainable, unwrap
 from ..gradients.capture import DEFAULT_MAX_BYTES
@@ -34,16 +35,27 @@ class Scores:
 def top(total: Tensor, k: int) -> Tensor:
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    values, indices = total.topk(min(k, len(total)))
+    return _marked(*total.topk(min(k, len(total))))
+
+
+@fusible
+def _marked(values: Tensor, indices: Tensor) -> Tensor:
     return indices.masked_fill(values == -torch.inf, -1)
 
 
 def weigh(criteria: Criteria, tau: float, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Scores:
     """α S + β V + γ τ A (Eq. 8)."""
     similarity, diversity, affinity, finite = criteria
-    total = torch.add(weights[0] * similarity, diversity, alpha=weights[1])
-    total = torch.add(total, affinity, alpha=weights[2] * tau)
-    return Scores(similarity, diversity, affinity, total.masked_fill(~finite, -torch.inf))
+    total = _total(similarity, diversity, affinity, finite, weights[0], weights[1], weights[2] * tau)
+    return Scores(similarity, diversity, affinity, total)
+
+
+@fusible
+def _total(
+    s: Tensor, v: Tensor, a: Tensor, finite: Tensor, alpha: float, beta: float, gamma: float
+) -> Tensor:
+    total = torch.add(torch.add(alpha * s, v, alpha=beta), a, alpha=gamma)
+    return total.masked_fill(~finite, -torch.inf)
 
 
 def score(

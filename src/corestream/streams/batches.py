@@ -122,7 +122,10 @@ class Half:
         seed, name, task = self._key
         purpose = ("epoch", epoch) if self._reshuffle else ("test order",)
         shuffled = generator(seed, name, task, *purpose).permutation(len(self.samples))
-        return torch.from_numpy(shuffled).to(self.device)
+        order = torch.from_numpy(shuffled)
+        if self.device.type == "cuda":  # from pinned memory, so that nobody waits for the card
+            return order.pin_memory().to(self.device, non_blocking=True)
+        return order.to(self.device)
 
     def chunk(self, batch_size: int) -> int:
         """How many samples, a whole number of batches, are gathered at once."""

@@ -31,8 +31,14 @@ def device_name(device: str) -> str:
     return torch.cuda.get_device_name() if device == "cuda" else "cpu"
 
 
+def widen_queues() -> None:
+    """Runs side by side want a hardware queue each; CUDA, which reads this as it starts, would let all share eight."""
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
+
 def resolve_device(name: str) -> str:
     """'auto' is the graphics card where there is one."""
+    widen_queues()
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name not in ("cpu", "cuda"):

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from corestream.fusing import fusible
 from corestream.studies import metrics
 
 USES = "ledger.uses"
@@ -36,7 +37,7 @@ class Ledger:
         if picked is None:
             self._uses.index_add_(0, places, torch.ones_like(places, dtype=torch.int32))
         else:
-            self._uses.index_add_(0, places[picked.clamp_min(0)], (picked >= 0).int())
+            _count(self._uses, places, picked)
 
     def close_task(self, evaluations: list[tuple[Tensor, Tensor]], train: Any, memory: Any) -> None:
         """After a task: one row of the matrix, what was trained on, what is kept."""
@@ -92,6 +93,11 @@ class Ledger:
         corrupted = [self._corrupted[number] for number in range(len(self.trained))]
         found = metrics.memory_composition(memory, corrupted)
         return {**found, "tasks": _text_keys(found["tasks"]), "classes": _text_keys(found["classes"])}
+
+
+@fusible
+def _count(uses: Tensor, places: Tensor, picked: Tensor) -> None:
+    uses.index_add_(0, places[picked.clamp_min(0)], (picked >= 0).int())
 
 
 def corruption(train: Any) -> Tensor:

@@ -2,30 +2,37 @@
 
 A step of a small network is hundreds of tiny kernels; launching them costs more than they do. After a few ordinary steps of a task
 the next one is captured, the choice of its batch included, and from then on a step is one launch. The runs' kernels fill the card
-side by side. The code that learns is the ordinary one; a run that cannot be captured goes on by ordinary steps and says so.
+side by side. The code that learns is the ordinary one, its small operations fused where a compiler is there; a run that cannot be
+captured goes on by ordinary steps and says so.
 """
 
+import gc
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from corestream.errors import CorestreamError, NonFiniteError
+from corestream.fusing import can_fuse, fusible, fusing
 from corestream.studies import execute
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Driver, Options, Progress
+from corestream.studies.environment import widen_queues
 from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError, locked
 from corestream.studies.pool import Outcome, Watcher
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
-WARM_UP = 3  # ordinary steps of a task before one is captured: by then all state that lasts has been made
-BURST = 20  # steps launched for one run before the next one's turn
+WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
+BURST = 300  # steps launched for one run before the next one's turn: work for the card while another run closes a task
+PAUSE = 0.0005  # seconds until the next look, where all runs wait for the card
 NEVER = (
     2**62
 )  # steps between checkpoints beside those by time and at a task's end: each one waits for the card
@@ -43,6 +50,7 @@ def make_runs_together(
     options = replace(options or Options(), checkpoint_steps=NEVER)
     watcher = watcher or Watcher()
     waiting, outcomes, working = deque(configs), [], list[Lane]()
+    widen_queues()
 
     def settle(lane: Lane, outcome: Outcome) -> None:
         working.remove(lane)
@@ -57,9 +65,12 @@ def make_runs_together(
                     working.append(lane)
                     if (outcome := lane.guarded(lane.begin)) is not None:
                         settle(lane, outcome)
-                for lane in list(working):
+                ready = [lane for lane in working if not lane.waits_for_card()]
+                for lane in ready:
                     if (outcome := lane.guarded(lane.step)) is not None:
                         settle(lane, outcome)
+                if not ready:
+                    time.sleep(PAUSE)
         except Interrupted:
             for lane in working:
                 lane.interrupt()
@@ -81,9 +92,9 @@ class Lane:
         self._place = Place(config.device, config.seed)
         self._run: Run | None = None
         self._driver: Driver | None = None
-        self._captured: CapturedStep | None = None
-        self._eager_steps = 0
-        self._phase: Hashable = None
+        self._cursor: Cursor | None = None
+        self._captured: dict[int, CapturedStep] = {}  # by the size of the batch
+        self._ordinary: dict[int, tuple[Hashable, int]] = {}  # likewise: phase, and ordinary steps in it
         self._capturable = config.device != "cpu" and not config.record
 
     def begin(self) -> Outcome | None:
@@ -95,7 +106,6 @@ class Lane:
         self._events = EventLog(self.folder)
         with self._place.active():
             self._run = execute.begin(self.config, self.folder, self._options, self._events)
-        self._place.settle()
 
         def report(progress: Progress) -> None:
             self._watcher.progressed(self.config, progress)
@@ -103,12 +113,17 @@ class Lane:
         self._driver = Driver(self._run, self._options, self._events, self._stop, report)
         return None
 
+    def waits_for_card(self) -> bool:
+        """Whether the next step closes a task, for which the card must have done all others."""
+        return self._run is not None and self._run.closes_next and self._place.is_busy()
+
     def step(self) -> Outcome | None:
         run, driver = self._run, self._driver
         assert run is not None
         assert driver is not None
-        if self._captured is not None and run.sweep_is_open:
-            self._replay_some(run, self._captured)
+        self._replay_some(run)
+        if self.waits_for_card():
+            return None
         with self._place.active():
             try:
                 closed = self._next(run)
@@ -116,46 +131,52 @@ class Lane:
             except NonFiniteError as error:
                 return self._ended(execute.end(run, self._events, execute.DIVERGED, str(error)))
             if closed:
-                self._captured, self._eager_steps, self._phase = None, 0, None
+                self._cursor = None
+                self._captured.clear()
             if run.finished:
                 return self._ended(execute.end(run, self._events, execute.DONE, ""))
         return None
 
-    def _replay_some(self, run: Run, captured: "CapturedStep") -> None:
+    def _replay_some(self, run: Run) -> None:
         """Steps that need nothing beside the card: up to, and without, the last of a sweep."""
-        count = min(BURST, run.whole_batches_left - 1)
-        if count > 0:
-            with torch.cuda.stream(self._place.stream):
-                for _ in range(count):
-                    captured.replay()
-            run.skip(count)
+        captured = self._captured.get(run.batch_size)
+        if captured is None or not run.sweep_is_open:
+            return
+        count = max(0, min(BURST, run.whole_batches_left - 1))
+        with torch.cuda.stream(self._place.stream):
+            for _ in range(count):
+                captured.replay()
+        run.skip(count)
 
     def _next(self, run: Run) -> bool:
-        """One step: replayed where it has been captured, and where the batch is a whole one."""
+        """One step: replayed where one of its batch's size has been captured."""
         if not run.sweep_is_open:
             run.open_sweep()
-            if self._captured is not None:
-                self._captured.follow(run)
-        if run.whole_batches_left < 1 or not self._ready(run):
-            run.observe(run.batch_at(run.next_places()))
-            self._eager_steps += 1
-            if self._captured is not None:
-                self._captured.skip()
+            if self._cursor is not None:
+                self._cursor.follow(run)
+        size = run.next_size
+        if self._ready(run, size):
+            self._captured[size].replay()
         else:
-            assert self._captured is not None
-            self._captured.replay()
+            run.observe(run.batch_at(run.next_places()))
+            if self._cursor is not None:
+                self._cursor.skip(size)
         return run.advance()
 
-    def _ready(self, run: Run) -> bool:
+    def _ready(self, run: Run, size: int) -> bool:
         """Whether the step is captured, capturing it when the run has settled into one shape."""
-        if self._captured is not None or not self._capturable:
-            return self._captured is not None
+        if size in self._captured or not self._capturable:
+            return size in self._captured
         phase = run.learner.phase()
-        settled, self._phase = phase == self._phase, phase
-        if self._eager_steps < WARM_UP or not settled:
+        before, steps = self._ordinary.get(size, (phase, 0))
+        steps = steps if phase == before else 0
+        self._ordinary[size] = phase, steps + 1
+        if steps < WARM_UP:
             return False
+        if self._cursor is None:
+            self._cursor = Cursor(run)
         try:
-            self._captured = CapturedStep(run, self._place)
+            self._captured[size] = CapturedStep(run, self._place, self._cursor, size)
         except RuntimeError as error:
             self._capturable = False
             torch.cuda.synchronize()
@@ -192,7 +213,7 @@ class Lane:
         return self._close(Outcome(self.config, status, str(result["note"])))  # type: ignore[arg-type]
 
     def _close(self, outcome: Outcome) -> Outcome:
-        self._captured = None
+        self._captured.clear()
         self._resources.close()
         return outcome
 
@@ -207,59 +228,83 @@ class Place:
         self._cpu_state = torch.Generator().manual_seed(seed).get_state()
         if self.stream is not None:
             self.generator = torch.Generator("cuda").manual_seed(seed)
+            self.pool = torch.cuda.MemPool()  # what one task's captured steps used serves the next one's
+            self._backend = "inductor" if can_fuse() else None
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        outside = torch.get_rng_state() if self.stream is None else None
         if self.stream is None:
+            outside = torch.get_rng_state()
             torch.set_rng_state(self._cpu_state)
             try:
                 yield
             finally:
                 self._cpu_state = torch.get_rng_state()
-                assert outside is not None
                 torch.set_rng_state(outside)
             return
         default = torch.cuda.default_generators[torch.cuda.current_device()]
         before = default.graphsafe_get_state()
         default.graphsafe_set_state(self.generator.graphsafe_get_state())
         try:
-            with torch.cuda.stream(self.stream):
+            with torch.cuda.stream(self.stream), fusing(self._backend):
                 yield
         finally:
             default.graphsafe_set_state(before)
 
-    def settle(self) -> None:
-        """What was made for all lanes, such as a dataset's images, must be there before others look at it."""
-        if self.stream is not None:
-            torch.cuda.synchronize()
+    def is_busy(self) -> bool:
+        return self.stream is not None and not self.stream.query()
 
 
-class CapturedStep:
-    """A run's step as a CUDA graph: it takes its batch from the sweep's order by a counter on the card."""
+class Cursor:
+    """Where in the open sweep's order the next batch begins, known to the card alone."""
 
-    def __init__(self, run: Run, place: Place) -> None:
-        size = run.batch_size
-        self._order: Tensor = run.order.clone()
-        self._at = torch.tensor(run.position.batch * size, device=self._order.device)
-        self._size = size
-        self._span = torch.arange(size, device=self._order.device)  # held: the graph reads it at every replay
-        self._graph = torch.cuda.CUDAGraph()
-        self._graph.register_generator_state(run.learner.generator)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(self._graph, stream=place.stream, capture_error_mode="thread_local"):
-            places = self._order.index_select(0, self._at + self._span)
-            self._at += size
-            run.observe(run.batch_at(places))
+    def __init__(self, run: Run) -> None:
+        self._order = run.order.clone()
+        self._at = torch.full((), run.position.batch * run.batch_size, device=self._order.device)
+        self._span = torch.arange(run.batch_size, device=self._order.device)
 
-    def replay(self) -> None:
-        self._graph.replay()
+    def next_places(self, size: int) -> Tensor:
+        return _advance(self._order, self._at, self._span[:size])
 
-    def skip(self) -> None:
+    def skip(self, size: int) -> None:
         """An ordinary step took this batch."""
-        self._at += self._size
+        self._at += size
 
     def follow(self, run: Run) -> None:
         """A new sweep: its order, from its start."""
         self._order.copy_(run.order)
-        self._at.fill_(run.position.batch * self._size)
+        self._at.fill_(run.position.batch * run.batch_size)
+
+
+@fusible
+def _advance(order: Tensor, at: Tensor, span: Tensor) -> Tensor:
+    places = order.index_select(0, at + span)
+    at.add_(span.shape[0])
+    return places
+
+
+class CapturedStep:
+    """A run's step as a CUDA graph, from the choice of its batch on."""
+
+    def __init__(self, run: Run, place: Place, cursor: Cursor, size: int) -> None:
+        self._graph = torch.cuda.CUDAGraph()
+        self._graph.register_generator_state(run.learner.generator)
+        cursor.next_places(size)  # what is compiled is so before
+        cursor.skip(-size)
+        collects = gc.isenabled()
+        gc.disable()  # what goes out of use would be freed in the midst of it
+        pool: Any = place.pool.id
+        self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        try:
+            run.observe(run.batch_at(cursor.next_places(size)))
+        except BaseException:
+            with suppress(RuntimeError):
+                self._graph.capture_end()
+            raise
+        finally:
+            if collects:
+                gc.enable()
+        self._graph.capture_end()
+
+    def replay(self) -> None:
+        self._graph.replay()

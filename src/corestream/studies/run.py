@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from corestream import learners, models, streams
+from corestream.gradients import is_batch_coupled
 from corestream.learners import Learner
+from corestream.selection.scores import in_mode
 from corestream.streams import Batches, Stream
 from corestream.studies import checkpoint, randomness
 from corestream.studies.config import RunConfig, run_settings
@@ -17,6 +19,8 @@ from corestream.studies.finite import FiniteWatch
 from corestream.studies.ledger import Ledger
 from corestream.studies.metrics import evaluate
 from corestream.studies.records import Records
+
+TESTED_AT_ONCE = 10_000  # samples, on a card, where they do not depend on each other
 
 
 @dataclass
@@ -175,6 +179,19 @@ class Run:
         assert self._train is not None
         return self._train.num_samples // self.batch_size - self.position.batch
 
+    @property
+    def next_size(self) -> int:
+        """How many samples the next batch of the open sweep has."""
+        assert self._train is not None
+        return min(self.batch_size, self._train.num_samples - self.position.batch * self.batch_size)
+
+    @property
+    def closes_next(self) -> bool:
+        """Whether the next batch is a task's last."""
+        if self._train is None or self.position.sweep + 1 < self.settings.sweeps:
+            return False
+        return self.position.batch + 1 == len(self._train)
+
     def skip(self, batches: int) -> None:
         """That many batches have been observed by other means; the sweep has more."""
         self.position.step += batches
@@ -215,10 +232,14 @@ class Run:
 
     def evaluate(self, tasks: int) -> list[tuple[Tensor, Tensor]]:
         """For each of the first `tasks` tasks, how many test samples of each class are right, and in all."""
-        found = []
+        model, found = self.learner.model, []
+        size = int(self.settings.test_batch_size)
+        with in_mode(model, "eval"):
+            if self.config.device == "cuda" and not is_batch_coupled(model):
+                size = max(size, TESTED_AT_ONCE)
         for number in range(tasks):
-            test = self.stream[number].test.with_batch_size(self.settings.test_batch_size)
-            evaluation = evaluate(self.learner.model, test, self.stream.num_classes)
+            test = self.stream[number].test.with_batch_size(size)
+            evaluation = evaluate(model, test, self.stream.num_classes)
             found.append((evaluation.correct, evaluation.total))
         return found
 
