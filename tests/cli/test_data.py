@@ -1,4 +1,5 @@
 import gzip
+import json
 import struct
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def test_list_tells_what_is_there(mnist: Path) -> None:
     assert "1 of 4 missing" in run("list", "--data-dir", str(mnist))
 
 
+def test_programs_get_json(mnist: Path) -> None:
+    where = ("--data-dir", str(mnist), "--json")
+    listed = {entry["dataset"]: entry for entry in json.loads(run("list", *where))}
+    assert listed["mnist"]["files"] == "there"
+    assert listed["svhn"]["images"] == 99_289
+    assert json.loads(run("fetch", "mnist", *where)) == [{"dataset": "mnist", "state": "there already"}]
+    assert {entry["state"] for entry in json.loads(run("verify", *where))} == {
+        "whole, but not the published one"
+    }
+
+
 def test_the_environment_names_the_folder(mnist: Path, monkeypatch) -> None:
     monkeypatch.setenv("CORESTREAM_DATA", str(mnist))
     assert "whole, but not the published one" in run("verify")
@@ -69,6 +81,6 @@ def test_fetch_leaves_what_is_there(mnist: Path) -> None:
     )
 
 
-def test_an_unknown_dataset_is_answered_with_the_known(mnist: Path) -> None:
-    with pytest.raises(ConfigError, match="there are: digits, mnist"):
+def test_an_unknown_dataset_is_answered_with_the_nearest(mnist: Path) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'mnist'. there are: digits, mnist"):
         run("fetch", "mnits", "--data-dir", str(mnist))

@@ -1,6 +1,7 @@
 import json
 
 from corestream import learners, streams
+from corestream.cli.paper import ABOUT
 
 
 def test_every_method_has_a_line(cli):
@@ -17,6 +18,15 @@ def test_every_method_has_a_line(cli):
 def test_every_benchmark_has_a_line(cli):
     found = json.loads(cli("list", "benchmarks", "--json").out)
     assert [entry["benchmark"] for entry in found][: len(streams.names())] == streams.names()
+
+
+def test_everything_paper_makes_has_a_line(cli):
+    found = {
+        entry["study"]: entry["description"] for entry in json.loads(cli("list", "studies", "--json").out)
+    }
+    assert {"table1", "hyperparameters", "figure3", "figure8", "minibatch-distance"} <= set(found)
+    assert list(found) == list(ABOUT)
+    assert all(found.values())
 
 
 def test_settings_are_shown_as_the_options_they_are(cli):

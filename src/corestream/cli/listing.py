@@ -36,9 +36,11 @@ def benchmarks(as_json: opt.Json = False) -> None:
 @app.command()
 def studies(as_json: opt.Json = False) -> None:
     """The paper's tables and figures that `corestream paper` makes."""
+    from corestream.cli.paper import ABOUT
     from corestream.studies.catalogue import STUDIES
 
-    _show("study", {name: study.title for name, study in STUDIES.items()}, as_json)
+    found = {name: STUDIES[name].title if name in STUDIES else words for name, words in ABOUT.items()}
+    _show("study", found, as_json)
 
 
 @app.command()

@@ -41,14 +41,14 @@ ABOUT = {
     "class-incremental": "",
     "uniform-ocs": "",
     "partial-gradients": "",
-    "hyperparameters": "",
+    "hyperparameters": "the appendix's beside ours",
     "figure3": "single samples' effect",
     "figure4": "curves",
     "figure5": "memory sizes",
     "figure6": "interpolation",
     "figure7": "kept pictures",
     "figure8": "t-SNE",
-    "minibatch-distance": "",
+    "minibatch-distance": "gradients of batches and of the whole dataset",
     "ledger": "RESULTS.md from kept results",
 }
 HELP = "; ".join(f"{name} ({words})" if words else name for name, words in ABOUT.items()) + "."
@@ -60,7 +60,9 @@ def paper(
     name: Annotated[str, typer.Argument(help=HELP, show_default=False)],
     benchmark: Annotated[str | None, typer.Option(help="Only this one, or the study moved to it.")] = None,
     methods: Annotated[str | None, typer.Option(help="Only these rows, with commas between.")] = None,
-    seeds: Annotated[int | None, typer.Option(help=f"How many: 0, 1, … [{SEEDS}].", min=1)] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help=f"How many: 0, 1, …; otherwise {SEEDS}, for pictures 1.", min=1)
+    ] = None,
     tasks: opt.Tasks = None,
     data_dir: opt.DataDir = None,
     offline: opt.Offline = False,

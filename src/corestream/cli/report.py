@@ -16,8 +16,8 @@ def report(
     folder: Annotated[
         Path, typer.Argument(help="The folder of the runs: what --out was.", show_default=False)
     ],
-    page: Annotated[Path | None, typer.Option(help="The page [FOLDER/report.html].")] = None,
-    title: Annotated[str | None, typer.Option(help="Its title [the folder's name].")] = None,
+    page: Annotated[Path | None, typer.Option(help="The page; otherwise FOLDER/report.html.")] = None,
+    title: Annotated[str | None, typer.Option(help="Its title; otherwise the folder's name.")] = None,
     data_dir: opt.DataDir = None,
     as_json: opt.Json = False,
 ) -> None:

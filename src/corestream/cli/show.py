@@ -38,7 +38,7 @@ def show(
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     sheet: Annotated[
         Path | None,
-        typer.Option(help="Where the picture of samples goes [default: corestream-BENCHMARK.png]."),
+        typer.Option(help="Where the picture of samples goes; otherwise corestream-BENCHMARK.png."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print an object; a picture only with --sheet.")

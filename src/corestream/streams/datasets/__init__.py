@@ -1,5 +1,6 @@
 """The datasets: `load` finds their files, fetches what is missing, and reads them."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -15,9 +16,11 @@ _in_use: WeakValueDictionary[tuple[object, ...], Dataset] = WeakValueDictionary(
 
 
 def source(name: str) -> Source:
-    """The entry of a dataset; an unknown name is answered with the known ones."""
+    """The entry of a dataset; an unknown name is answered with the nearest and all known ones."""
     if name not in SOURCES:
-        raise ConfigError(f"there is no dataset {name!r}; there are: {', '.join(SOURCES)}")
+        near = get_close_matches(name, SOURCES, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"there is no dataset {name!r}; {hint}there are: {', '.join(SOURCES)}")
     return SOURCES[name]
 
 
