@@ -81,6 +81,19 @@ def test_a_figure_is_saved_as_png_and_svg_with_its_note(tmp_path: Path) -> None:
     assert "only a sample" in texts(figure)
 
 
+def test_a_long_note_stays_on_the_figure(tmp_path: Path) -> None:
+    figure = curves.draw(table(ocs=[result(0)]))
+    note = "; ".join(
+        f"dataset {n}: a sample, 1,000 of 50,000 training and 200 of 10,000 test images" for n in "abcde"
+    )
+    save(figure, tmp_path, "figure4", note)
+    title = figure.get_suptitle()
+    assert title.replace("\n", " ") == note
+    (drawn,) = [text for text in figure.texts if text.get_text() == title]
+    box = drawn.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+
+
 def test_ocs_has_its_colour_in_every_figure() -> None:
     assert colour_of("ocs", ["a", "ocs"]) == colour_of("ocs", ["ocs"])
     assert colour_of("a", ["a", "ocs", "b"]) != colour_of("b", ["a", "ocs", "b"])

@@ -1,5 +1,6 @@
 """What all figures share: colours, axes, the note on sampled files, and the two files each is saved as."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; OCS always has the first
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#b3a100")
+
+NOTE_LETTERS = 17  # of a note in one inch
 
 
 def colour_of(name: str, names: Sequence[str]) -> str:
@@ -44,7 +47,8 @@ def legend_below(figure: Figure, panel: Axes) -> None:
 def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
     """NAME.png and NAME.svg; `note` stands on the figure, where its data need a word."""
     if note:
-        figure.suptitle(note, fontsize=8, style="italic", color="#a00000")
+        lines = textwrap.fill(note, int(NOTE_LETTERS * figure.get_figwidth()))
+        figure.suptitle(lines, fontsize=8, style="italic", color="#a00000")
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     for path in paths:
