@@ -1,13 +1,14 @@
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
 
 from corestream.errors import DataError
 from corestream.studies.measured import Source, distances, figure3
-from corestream.studies.picture_sets import Effort, Pictures, as_colour_32, permuted
+from corestream.studies.picture_sets import Course, Effort, Pictures, as_colour_32, permuted
 
-LITTLE = Effort(train=100, test=50, samples=12, steps=20)
+LITTLE = Effort(train=100, test=50, samples=12, mlp=Course(300, 4), resnet=Course(2, 2))
 
 
 def test_single_samples_on_the_embedded_digits() -> None:
@@ -35,8 +36,33 @@ def test_a_damaged_or_missing_dataset_is_not_hidden_when_it_could_be_fetched(
 
 def test_distances_are_measured_for_every_seed() -> None:
     found = distances(Source("rotated-digits", effort=LITTLE), seeds=(0, 1))
-    assert len(found.numbers) == 2 * 10 * 5  # seeds, looks, four sizes and the irrelevant dataset
+    assert len(found.numbers) == 2 * 4 * 6  # seeds, looks, four sizes and two kinds of irrelevant data
     assert {number["setting"] for number in found.numbers} == {"MLP on Rotated Digits"}
+    assert sorted({number["step"] for number in found.numbers}) == [0, 100, 200, 300]
+
+
+def test_once_trained_every_batch_lies_nearer_than_irrelevant_data() -> None:
+    found = distances(Source("rotated-digits", effort=LITTLE), seeds=range(5))
+
+    def mean(source: str) -> float:
+        return fmean(n["l2"] for n in found.numbers if n["source"] == source and n["step"] == 300)
+
+    batches = [mean(f"batch of {size}") for size in (10, 20, 50, 100)]
+    assert batches == sorted(batches, reverse=True)
+    assert batches[0] < min(mean("irrelevant dataset"), mean("irrelevant batch of 10"))
+
+
+def test_both_networks_are_measured_and_the_figure_says_on_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(name: str, *_: object, **__: object) -> Pictures:
+        shape = (1, 28, 28) if name == "mnist" else (3, 32, 32)
+        part = (torch.rand(24, *shape), torch.arange(24) % 10)
+        return Pictures(part, part, f"{name}: a sample")
+
+    monkeypatch.setattr("corestream.studies.measured.dataset", few)
+    found = distances(Source(effort=LITTLE), seeds=(0,))
+    assert {number["setting"] for number in found.numbers} == {"MLP on MNIST", "ResNet-18 on CIFAR-10"}
+    for words in ("mnist: a sample", "cifar10: a sample", "12 images of permuted MNIST", "irrelevant batch"):
+        assert words in found.note
 
 
 def test_permuting_moves_pixels_the_same_way_in_every_image() -> None:

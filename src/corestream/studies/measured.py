@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from corestream.studies.picture_sets import (
     DIGITS,
     FULL,
     PART,
+    Course,
     Effort,
     Pictures,
     as_colour_32,
@@ -25,7 +27,7 @@ from corestream.studies.picture_sets import (
 )
 
 Kind = TypeVar("Kind")
-Settings = dict[str, tuple[Callable[[], nn.Module], Pictures, Pictures]]  # network, data, irrelevant data
+NOISE = "a batch's gradient has noise that a whole dataset's has not: by ℓ2 compare batches with the irrelevant batch"
 LR = 0.05  # of the training before and of the single steps
 
 
@@ -56,6 +58,16 @@ class Outcome:
     numbers: list[dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A network, its training, on what, and what has nothing to do with that."""
+
+    network: Callable[[], nn.Module]
+    course: Course
+    pictures: Pictures
+    irrelevant: Pictures
+
+
 def figure3(source: Source, seed: int = 0) -> Outcome:
     """Single samples of a second task: MNIST then CIFAR-10, or Rotated Digits' first two tasks."""
     torch.manual_seed(seed)
@@ -79,26 +91,27 @@ def figure3(source: Source, seed: int = 0) -> Outcome:
 
 def distances(source: Source, seeds: Sequence[int]) -> Outcome:
     """Batches against the whole: MLP on MNIST and ResNet-18 on CIFAR-10, or MLP on Rotated Digits."""
-    settings = _or_digits(source, _mnist_and_cifar, _digits_alone)
+    settings = _or_digits(source, _mnist_and_cifar, lambda: _digits_alone(source))
     measured: dict[str, list[minibatch_distance.Distance]] = {}
-    for title, (make, pictures, other) in settings.items():
+    for title, setting in settings.items():
         found = measured[title] = []
         for seed in seeds:
             torch.manual_seed(seed)
             found += minibatch_distance.measure(
-                make().to(source.device),
-                _to(pictures.train, source.device),
-                _to(other.train, source.device),
-                steps=source.size.steps,
-                every=max(1, source.size.steps // 10),
+                setting.network().to(source.device),
+                _to(setting.pictures.train, source.device),
+                _to(setting.irrelevant.train, source.device),
+                steps=setting.course.steps,
+                looks=setting.course.looks,
                 lr=LR,
                 generator=torch.Generator().manual_seed(seed),
             )
-    notes = dict.fromkeys(pictures.note for _, pictures, _ in settings.values())
+    notes = dict.fromkeys(p.note for s in settings.values() for p in (s.pictures, s.irrelevant))
     numbers = [
         {"setting": title, **asdict(distance)} for title, found in measured.items() for distance in found
     ]
-    return Outcome(minibatch_distance.draw(measured), "; ".join(note for note in notes if note), numbers)
+    note = "; ".join([*filter(None, notes), NOISE])
+    return Outcome(minibatch_distance.draw(measured), note, numbers)
 
 
 def _or_digits(source: Source, published: Callable[[Source], Kind], embedded: Callable[[], Kind]) -> Kind:
@@ -126,18 +139,27 @@ def _two_turns_of_digits(seed: int) -> tuple[nn.Module, Pictures, Pictures]:
     return MLP(first.train[0].shape[1:], 10), first, second
 
 
-def _mnist_and_cifar(source: Source) -> Settings:
+def _mnist_and_cifar(source: Source) -> dict[str, Setting]:
     mnist, cifar = source.dataset("mnist"), source.dataset("cifar10")
-    other = mnist.map(permuted)
+    other, size = mnist.map(permuted), source.size
+    few = _half(other).map(as_colour_32)  # a ResNet's gradient takes its time
     return {
-        "MLP on MNIST": (lambda: MLP((1, 28, 28), 10), mnist, other),
-        "ResNet-18 on CIFAR-10": (lambda: ResNet18(num_classes=10), cifar, other.map(as_colour_32)),
+        "MLP on MNIST": Setting(lambda: MLP((1, 28, 28), 10), size.mlp, mnist, other),
+        "ResNet-18 on CIFAR-10": Setting(lambda: ResNet18(num_classes=10), size.resnet, cifar, few),
     }
 
 
-def _digits_alone() -> Settings:
+def _digits_alone(source: Source) -> dict[str, Setting]:
     own = digits(0, seed=0)
-    return {"MLP on Rotated Digits": (lambda: MLP(own.train[0].shape[1:], 10), own, own.map(permuted))}
+    network = partial(MLP, own.train[0].shape[1:], 10)
+    return {"MLP on Rotated Digits": Setting(network, source.size.mlp, own, own.map(permuted))}
+
+
+def _half(pictures: Pictures) -> Pictures:
+    images, labels = pictures.train
+    count = len(labels) // 2
+    note = f"irrelevant to the ResNet: {count:,} images of permuted MNIST"
+    return replace(pictures, train=(images[:count], labels[:count]), note=note)
 
 
 def _shifted(part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -32,17 +32,26 @@ class Pictures:
 
 
 @dataclass(frozen=True)
+class Course:
+    """How many steps a network trains, and at how many of them it is looked at."""
+
+    steps: int
+    looks: int
+
+
+@dataclass(frozen=True)
 class Effort:
     """How much is measured: everything on a graphics card, a part of it on a processor."""
 
     train: int
     test: int
     samples: int
-    steps: int
+    mlp: Course
+    resnet: Course
 
 
-FULL = Effort(train=60_000, test=10_000, samples=1000, steps=500)
-PART = Effort(train=1_000, test=200, samples=100, steps=60)
+FULL = Effort(train=60_000, test=10_000, samples=1000, mlp=Course(1000, 11), resnet=Course(1000, 11))
+PART = Effort(train=1_000, test=200, samples=100, mlp=Course(1000, 11), resnet=Course(200, 5))
 
 
 def dataset(name: str, effort: Effort, *, data_dir: Path | None, offline: bool) -> Pictures:

@@ -31,7 +31,7 @@ def test_larger_batches_are_closer_to_the_whole(
 ) -> None:
     other = (data[0].roll(3, dims=1), data[1])
     generator = torch.Generator().manual_seed(0)
-    found = minibatch_distance.measure(model, data, other, steps=40, every=2, lr=0.01, generator=generator)
+    found = minibatch_distance.measure(model, data, other, steps=38, looks=20, lr=0.01, generator=generator)
 
     def mean(source: str, word: str) -> float:
         values = [getattr(distance, word) for distance in found if distance.source == source]
@@ -43,7 +43,7 @@ def test_larger_batches_are_closer_to_the_whole(
     assert mean("irrelevant dataset", "cosine") < mean("batch of 100", "cosine")
     figure = minibatch_distance.draw({"MLP": found, "ResNet": found})
     assert len(figure.axes) == 4
-    assert all(len(panel.get_lines()) == 5 for panel in figure.axes)
+    assert all(len(panel.get_lines()) == 6 for panel in figure.axes)
 
 
 def test_each_sample_starts_from_the_same_weights(

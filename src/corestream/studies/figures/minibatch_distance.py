@@ -1,4 +1,8 @@
-"""Appendix: how far a minibatch's gradient is from that of the whole dataset, in ℓ2 distance and cosine."""
+"""Appendix: how far a minibatch's gradient is from that of the whole dataset, in ℓ2 distance and cosine.
+
+A batch's gradient is long with sampling noise, a whole dataset's is not. So under ℓ2 the whole irrelevant dataset may
+lie nearer than a small batch, in particular before training; an irrelevant batch is what a batch can be held against.
+"""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,12 +16,12 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 from corestream.studies.figures.style import COLOURS, legend_below, panels
 
 SIZES = (10, 20, 50, 100)
-IRRELEVANT = "irrelevant dataset"
+IRRELEVANT = {"irrelevant dataset": "#888888", f"irrelevant batch of {SIZES[0]}": "#bbbbbb"}
 
 
 @dataclass(frozen=True)
 class Distance:
-    """Between the gradient of one batch (or of the irrelevant dataset) and that of the whole dataset."""
+    """Between the gradient of one batch, or of irrelevant data, and that of the whole dataset."""
 
     step: int
     source: str
@@ -31,26 +35,24 @@ def measure(
     irrelevant: tuple[Tensor, Tensor],
     *,
     steps: int,
-    every: int,
+    looks: int,
     lr: float,
     generator: torch.Generator,
     sizes: Sequence[int] = SIZES,
 ) -> list[Distance]:
-    """SGD on batches of 10; every so many steps, batches are compared with the whole gradient of then."""
+    """SGD on batches of 10; at so many looks, first and last included, batches against the whole gradient of then."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    inputs, targets = data
+    looked_at = {round(steps * look / (looks - 1)) for look in range(looks)}
     distances = []
-    for step in range(steps):
-        if step % every == 0:
+    for step in range(steps + 1):
+        if step in looked_at:
             whole = gradient(model, data)
-            for size in sizes:
-                batch = torch.randperm(len(targets), generator=generator)[:size].to(targets.device)
-                found = gradient(model, (inputs[batch], targets[batch]))
-                distances.append(_distance(step, f"batch of {size}", whole, found))
-            distances.append(_distance(step, IRRELEVANT, whole, gradient(model, irrelevant)))
-        batch = torch.randperm(len(targets), generator=generator)[: SIZES[0]].to(targets.device)
+            compared = {f"batch of {size}": _batch(data, size, generator) for size in sizes}
+            compared |= zip(IRRELEVANT, (irrelevant, _batch(irrelevant, SIZES[0], generator)), strict=True)
+            distances += [_distance(step, name, whole, gradient(model, of)) for name, of in compared.items()]
+        inputs, targets = _batch(data, SIZES[0], generator)
         optimizer.zero_grad()
-        torch.autograd.backward(cross_entropy(model(inputs[batch]), targets[batch]))
+        torch.autograd.backward(cross_entropy(model(inputs), targets))
         optimizer.step()
     return distances
 
@@ -73,13 +75,13 @@ def draw(measured: Mapping[str, Sequence[Distance]]) -> Figure:
     for panel, (distances, word) in zip(axes, places, strict=True):
         sources = list(dict.fromkeys(distance.source for distance in distances))
         for source in sources:
-            colour = "#888888" if source == IRRELEVANT else COLOURS[sources.index(source) % len(COLOURS)]
+            colour = IRRELEVANT.get(source) or COLOURS[sources.index(source) % len(COLOURS)]
             own = [distance for distance in distances if distance.source == source]
             steps = sorted({distance.step for distance in own})
             at = [[getattr(d, word) for d in own if d.step == step] for step in steps]
             means = [statistics.fmean(values) for values in at]
             deviations = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in at]
-            style = "--" if source == IRRELEVANT else "-"
+            style = "--" if source in IRRELEVANT else "-"
             panel.plot(steps, means, style, color=colour, label=source, linewidth=1.3)
             low = [mean - sd for mean, sd in zip(means, deviations, strict=True)]
             high = [mean + sd for mean, sd in zip(means, deviations, strict=True)]
@@ -87,6 +89,12 @@ def draw(measured: Mapping[str, Sequence[Distance]]) -> Figure:
         panel.set_xlabel("training step", fontsize=8)
     legend_below(figure, axes[0])
     return figure
+
+
+def _batch(data: tuple[Tensor, Tensor], size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    inputs, targets = data
+    chosen = torch.randperm(len(targets), generator=generator)[:size].to(targets.device)
+    return inputs[chosen], targets[chosen]
 
 
 def _distance(step: int, source: str, whole: Tensor, other: Tensor) -> Distance:
