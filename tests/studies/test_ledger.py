@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from corestream import streams
-from corestream.studies.ledger import Ledger, corruption
+from corestream.studies.ledger import Ledger
 
 
 @pytest.fixture
@@ -10,13 +10,13 @@ def stream():
     return streams.benchmark("rotated-digits", tasks=2, noise=0.3, label_noise=0.2)
 
 
-def evaluation(right, of=10):
-    return torch.tensor([right, 0]), torch.tensor([of, 0])
+def evaluations(*right, of=10):
+    return torch.tensor([[number, 0] for number in right]), torch.tensor([[of, 0] for _ in right])
 
 
 def test_noise_and_flipped_labels_are_both_corruption(stream):
     train = stream[0].train
-    found = corruption(train)
+    found = train.corrupted
     assert torch.equal(found, train.is_noise | (train.targets != train.original_targets))
     assert 0.3 < found.float().mean() < 0.6
 
@@ -25,11 +25,11 @@ def test_what_was_trained_on_is_counted_by_sample_class_and_noise(stream):
     train = stream[0].train
     ledger = Ledger(stream, stream)
     ledger.open_task(train)
-    bad = int(corruption(train).nonzero()[0])
-    good = int((~corruption(train)).nonzero()[0])
+    bad = int(train.corrupted.nonzero()[0])
+    good = int((~train.corrupted).nonzero()[0])
     ledger.count(torch.tensor([good, bad, 7]), picked=torch.tensor([1, 0, -1]))
     ledger.count(torch.tensor([good, good]), picked=None)
-    ledger.close_task([evaluation(9)], train, None)
+    ledger.close_task(*evaluations(9), train, None)
     trained = ledger.trained[0]
     assert (trained["samples"], trained["distinct"], trained["noise"]) == (4, 2, 0.25)
     assert sum(trained["classes"].values()) == 4
@@ -39,9 +39,9 @@ def test_what_was_trained_on_is_counted_by_sample_class_and_noise(stream):
 def test_the_matrix_and_its_averages(stream):
     ledger = Ledger(stream, stream)
     assert set(ledger.averages().values()) == {None}
-    for row in ([evaluation(9)], [evaluation(6), evaluation(8)]):
+    for row in (evaluations(9), evaluations(6, 8)):
         ledger.open_task(stream[0].train)
-        ledger.close_task(row, stream[0].train, None)
+        ledger.close_task(*row, stream[0].train, None)
     assert ledger.matrix == [[0.9, None], [0.6, 0.8]]
     averages = ledger.averages()
     assert averages["average_accuracy"] == pytest.approx(0.7)

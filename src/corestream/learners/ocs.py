@@ -199,9 +199,7 @@ class OCS(Learner):
             if int(self._steps) >= int(self._warm):
                 return scores, top(total, self.k)
         chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
-        ranks, empty = _ranked(total, finite, chance, self._steps, self._warm)
-        self._spoil(empty)
-        return scores, top(ranks, self.k)
+        return scores, top(_ranked(total, finite, chance, self._steps, self._warm, self._spoiled), self.k)
 
     # The memory
 
@@ -236,10 +234,10 @@ class OCS(Learner):
                 return self._worth
             memory = self.memory.samples
             grads = self._gradients(memory.inputs, memory.targets, self._wanted)
-        table, finite = grads.gram(), grads.finite
+        table, finite, tasks = grads.gram().cpu(), grads.finite.cpu(), memory.tasks.cpu()
 
         def worth(samples: Samples) -> Tensor:
-            rows = (memory.tasks == samples.tasks[0]).nonzero().squeeze(1)
+            rows = (tasks == samples.tasks[0].cpu()).nonzero().squeeze(1)
             criteria = gram_criteria(table[rows][:, rows], finite[rows])
             return weigh(criteria, 0.0).total
 
@@ -288,11 +286,11 @@ class OCS(Learner):
 
 @fusible
 def _ranked(
-    total: Tensor, finite: Tensor, chance: Tensor, steps: Tensor, warm: Tensor
-) -> tuple[Tensor, Tensor]:
-    """What the picks are ranked by, chance alone while the task is new; and whether there is nothing to pick."""
-    ranks = torch.where(steps < warm, chance.masked_fill(~finite, -torch.inf), total)
-    return ranks, ~finite.any()
+    total: Tensor, finite: Tensor, chance: Tensor, steps: Tensor, warm: Tensor, spoiled: Tensor
+) -> Tensor:
+    """What the picks are ranked by, chance alone while the task is new; nothing to pick from spoils the learner."""
+    spoiled.logical_or_(~finite.any())
+    return torch.where(steps < warm, chance.masked_fill(~finite, -torch.inf), total)
 
 
 @fusible

@@ -164,7 +164,9 @@ class ReplayMemory:
             ranks = torch.rand(len(samples), generator=generator, device=samples.targets.device)
         else:
             ranks = priority(samples)
-        return samples[balanced(groups(samples.targets, self.balance), quota, ranks)]
+        # a choice of few by many small operations, some of which wait for a card: better made beside it
+        chosen = balanced(groups(samples.targets, self.balance).cpu(), quota, ranks.cpu())
+        return samples[chosen.to(samples.targets.device)]
 
     def _by_task(self) -> list[Samples]:
         if self._kept is None:

@@ -33,10 +33,7 @@ class Reservoir:
         """Let some of the samples pass by, told by their rows; a row of −1 is nobody."""
         slots = self._allocate(samples)
         chance = torch.rand(rows.shape, generator=generator, device=rows.device, dtype=torch.float64)
-        # on the processor, where a look at values costs nothing, a short loop is faster than a dozen small operations
-        find = places if rows.is_cuda else places_one_by_one
-        place, passed = find(rows, chance, self._passed, self.capacity)
-        _put(slots.columns(), place, samples.columns(), rows, self._passed, passed)
+        _put(slots.columns(), samples.columns(), rows, chance, self._passed, self.capacity)
 
     def kept(self) -> Samples | None:
         """What is in it now, or None when nothing is. Waits for the device."""
@@ -72,15 +69,17 @@ class Reservoir:
 
 @fusible
 def _put(
-    slots: list[Tensor], place: Tensor, values: list[Tensor], rows: Tensor, before: Tensor, passed: Tensor
+    slots: list[Tensor], values: list[Tensor], rows: Tensor, chance: Tensor, passed: Tensor, capacity: int
 ) -> None:
+    # on the processor, where a look at values costs nothing, a short loop is faster than a dozen small operations
+    find = places if rows.is_cuda or torch.compiler.is_compiling() else places_one_by_one
+    place, after = find(rows, chance, passed, capacity)
+    passed.copy_(after)
     chosen = rows.clamp_min(0)
     for column, source in zip(slots, values, strict=True):
         column.index_copy_(0, place, source.index_select(0, chosen))
-    before.copy_(passed)
 
 
-@fusible
 def places(rows: Tensor, chance: Tensor, passed: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
     """The slot of each sample, `capacity` for none, and how many have passed afterwards; without a look at any value."""
     there = rows >= 0

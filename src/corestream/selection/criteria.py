@@ -70,8 +70,9 @@ def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") ->
 def _from_joint_gram(table: Tensor, finite: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """One table, cut in three."""
     similarity, diversity = _from_gram(table[:count, :count], finite)
-    scale = _inverse_root(table.diagonal()[:count]) * _inverse_root(table[count:, count:].sum())
-    return similarity, diversity, table[:count, count:].sum(1) * scale
+    towards = table[:, count:].sum(1)  # ⟨·, Σ r⟩, of the reference's own samples too
+    scale = _inverse_root(table.diagonal()[:count]) * _inverse_root(towards[count:].sum())
+    return similarity, diversity, towards[:count] * scale
 
 
 def _checked(route: str) -> str:

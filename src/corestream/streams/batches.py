@@ -59,6 +59,17 @@ class Batches:
         return self._half.samples.is_noise.to(self._half.device)
 
     @property
+    def labels(self) -> Tensor:
+        """[n] the labels as they are yielded, wherever the batches are made."""
+        return self._half.samples.noisy_targets.cpu()
+
+    @property
+    def corrupted(self) -> Tensor:
+        """[n] bool: the inputs that are noise and the labels that were flipped, wherever the batches are made."""
+        samples = self._half.samples
+        return samples.is_noise.cpu() | (samples.noisy_targets != samples.targets).cpu()
+
+    @property
     def original_targets(self) -> Tensor:
         """[n] the labels before any was flipped."""
         return self._half.samples.targets.to(self._half.device)

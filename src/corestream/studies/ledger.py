@@ -39,15 +39,17 @@ class Ledger:
         else:
             _count(self._uses, places, picked)
 
-    def close_task(self, evaluations: list[tuple[Tensor, Tensor]], train: Any, memory: Any) -> None:
-        """After a task: one row of the matrix, what was trained on, what is kept."""
+    def close_task(self, correct: Tensor, total: Tensor, train: Any, memory: Any) -> None:
+        """After a task: one row of the matrix from the right ones of each [task, class], what was trained on, what is kept."""
         assert self._uses is not None
-        self.learned = len(evaluations)
-        for number, (correct, total) in enumerate(evaluations):
-            self.matrix[self.learned - 1][number] = int(correct.sum()) / int(total.sum())
-        self.class_accuracy = _class_accuracy(evaluations)
-        uses, targets = self._uses.cpu(), train.targets.cpu()
-        corrupted = self._corrupted[len(self.trained)] = corruption(train)
+        self.learned = len(correct)
+        for number, (right, all_) in enumerate(
+            zip(correct.sum(1).tolist(), total.sum(1).tolist(), strict=True)
+        ):
+            self.matrix[self.learned - 1][number] = right / all_
+        self.class_accuracy = _class_accuracy(correct.sum(0).tolist(), total.sum(0).tolist())
+        uses, targets = self._uses.cpu(), train.labels
+        corrupted = self._corrupted[len(self.trained)] = train.corrupted
         self.trained.append(
             {
                 "samples": int(uses.sum()),
@@ -89,7 +91,7 @@ class Ledger:
             return None
         for number in range(len(self.trained)):
             if number not in self._corrupted:  # a resumed run looks them up again
-                self._corrupted[number] = corruption(self._training[number].train)
+                self._corrupted[number] = self._training[number].train.corrupted
         corrupted = [self._corrupted[number] for number in range(len(self.trained))]
         found = metrics.memory_composition(memory, corrupted)
         return {**found, "tasks": _text_keys(found["tasks"]), "classes": _text_keys(found["classes"])}
@@ -100,15 +102,7 @@ def _count(uses: Tensor, places: Tensor, picked: Tensor) -> None:
     uses.index_add_(0, places[picked.clamp_min(0)], (picked >= 0).int())
 
 
-def corruption(train: Any) -> Tensor:
-    """[n] bool: the samples whose input is noise or whose label was flipped."""
-    flipped = train.targets != train.original_targets
-    return torch.as_tensor(train.is_noise | flipped).cpu()
-
-
-def _class_accuracy(evaluations: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
-    correct = torch.stack([part for part, _ in evaluations]).sum(0).tolist()
-    total = torch.stack([part for _, part in evaluations]).sum(0).tolist()
+def _class_accuracy(correct: list[int], total: list[int]) -> dict[str, float]:
     return {str(label): correct[label] / count for label, count in enumerate(total) if count}
 
 

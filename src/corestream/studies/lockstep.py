@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,11 +26,12 @@ from corestream.studies.environment import widen_queues
 from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError, locked
 from corestream.studies.pool import Outcome, Watcher
+from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
 WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
-BURST = 300  # steps launched for one run before the next one's turn: work for the card while another run closes a task
+BURST = 300  # steps of one run handed to the pump at once
 PAUSE = 0.0005  # seconds until the next look, where all runs wait for the card
 NEVER = (
     2**62
@@ -57,11 +57,11 @@ def make_runs_together(
         outcomes.append(outcome)
         watcher.ended(outcome, lane.accuracy)
 
-    with StopRequest() as stop:
+    with StopRequest() as stop, Pump() as pump:
         try:
             while waiting or working:
                 while waiting and len(working) < lanes:
-                    lane = Lane(waiting.popleft(), out, options, stop, watcher)
+                    lane = Lane(waiting.popleft(), out, options, stop, watcher, pump)
                     working.append(lane)
                     if (outcome := lane.guarded(lane.begin)) is not None:
                         settle(lane, outcome)
@@ -84,15 +84,16 @@ class Lane:
     accuracy: float | None = None
 
     def __init__(
-        self, config: RunConfig, out: Path, options: Options, stop: StopRequest, watcher: Watcher
+        self, config: RunConfig, out: Path, options: Options, stop: StopRequest, watcher: Watcher, pump: Pump
     ) -> None:
         self.config, self.folder = config, out / config.digest()
-        self._options, self._stop, self._watcher = options, stop, watcher
+        self._options, self._stop, self._watcher, self._pump = options, stop, watcher, pump
         self._resources = ExitStack()
         self._place = Place(config.device, config.seed)
         self._run: Run | None = None
         self._driver: Driver | None = None
         self._cursor: Cursor | None = None
+        self._job: Job | None = None
         self._captured: dict[int, CapturedStep] = {}  # by the size of the batch
         self._ordinary: dict[int, tuple[Hashable, int]] = {}  # likewise: phase, and ordinary steps in it
         self._capturable = config.device != "cpu" and not config.record
@@ -114,15 +115,20 @@ class Lane:
         return None
 
     def waits_for_card(self) -> bool:
-        """Whether the next step closes a task, for which the card must have done all others."""
-        return self._run is not None and self._run.closes_next and self._place.is_busy()
+        """Whether launches are under way; or the next step closes a task, for which the card must have done all others."""
+        closes_next = self._run is not None and self._run.closes_next
+        return self._is_pumped() or (closes_next and self._place.is_busy())
+
+    def _is_pumped(self) -> bool:
+        return self._job is not None and self._job.left > 0 and self._job.error is None
 
     def step(self) -> Outcome | None:
         run, driver = self._run, self._driver
         assert run is not None
         assert driver is not None
-        self._replay_some(run)
-        if self.waits_for_card():
+        if self._job is not None and self._job.error is not None:
+            raise self._job.error
+        if self._replay_some(run) or self.waits_for_card():
             return None
         with self._place.active():
             try:
@@ -137,16 +143,19 @@ class Lane:
                 return self._ended(execute.end(run, self._events, execute.DONE, ""))
         return None
 
-    def _replay_some(self, run: Run) -> None:
-        """Steps that need nothing beside the card: up to, and without, the last of a sweep."""
+    def _replay_some(self, run: Run) -> bool:
+        """Have steps launched that need nothing beside the card: up to, and without, the last of a sweep."""
         captured = self._captured.get(run.batch_size)
         if captured is None or not run.sweep_is_open:
-            return
-        count = max(0, min(BURST, run.whole_batches_left - 1))
-        with torch.cuda.stream(self._place.stream):
-            for _ in range(count):
-                captured.replay()
+            return False
+        count = min(BURST, run.whole_batches_left - 1)
+        if count < 1:
+            return False
+        assert self._place.stream is not None
+        self._job = Job(captured.graph, self._place.stream, count)
+        self._pump.add(self._job)
         run.skip(count)
+        return True
 
     def _next(self, run: Run) -> bool:
         """One step: replayed where one of its batch's size has been captured."""
@@ -176,7 +185,7 @@ class Lane:
         if self._cursor is None:
             self._cursor = Cursor(run)
         try:
-            self._captured[size] = CapturedStep(run, self._place, self._cursor, size)
+            self._captured[size] = CapturedStep(run, self._cursor, size)
         except RuntimeError as error:
             self._capturable = False
             torch.cuda.synchronize()
@@ -200,6 +209,8 @@ class Lane:
 
     def interrupt(self) -> None:
         """Save what there is and let go."""
+        while self._is_pumped():
+            time.sleep(PAUSE)
         if self._driver is not None and self._run is not None and not self._run.finished:
             with self._place.active():
                 self._driver.save()
@@ -228,7 +239,6 @@ class Place:
         self._cpu_state = torch.Generator().manual_seed(seed).get_state()
         if self.stream is not None:
             self.generator = torch.Generator("cuda").manual_seed(seed)
-            self.pool = torch.cuda.MemPool()  # what one task's captured steps used serves the next one's
             self._backend = "inductor" if can_fuse() else None
 
     @contextmanager
@@ -286,25 +296,24 @@ def _advance(order: Tensor, at: Tensor, span: Tensor) -> Tensor:
 class CapturedStep:
     """A run's step as a CUDA graph, from the choice of its batch on."""
 
-    def __init__(self, run: Run, place: Place, cursor: Cursor, size: int) -> None:
-        self._graph = torch.cuda.CUDAGraph()
-        self._graph.register_generator_state(run.learner.generator)
+    def __init__(self, run: Run, cursor: Cursor, size: int) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        self.graph.register_generator_state(run.learner.generator)
         cursor.next_places(size)  # what is compiled is so before
         cursor.skip(-size)
         collects = gc.isenabled()
         gc.disable()  # what goes out of use would be freed in the midst of it
-        pool: Any = place.pool.id
-        self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        self.graph.capture_begin(capture_error_mode="thread_local")
         try:
             run.observe(run.batch_at(cursor.next_places(size)))
         except BaseException:
             with suppress(RuntimeError):
-                self._graph.capture_end()
+                self.graph.capture_end()
             raise
         finally:
             if collects:
                 gc.enable()
-        self._graph.capture_end()
+        self.graph.capture_end()
 
     def replay(self) -> None:
-        self._graph.replay()
+        self.graph.replay()

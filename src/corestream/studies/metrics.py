@@ -55,7 +55,7 @@ def evaluate(model: nn.Module, batches: Iterable[Sequence[Tensor]], num_classes:
             module.training = training
     if correct is None or total is None:
         raise ValueError("batches is empty: there is nothing to evaluate on")
-    return Evaluation(correct.cpu(), total.cpu())
+    return Evaluation(correct, total)
 
 
 def empty_matrix(num_tasks: int) -> Tensor:
@@ -131,12 +131,14 @@ def memory_composition(memory: Any, is_noise: Sequence[Tensor | None] | None = N
     }
     ids = getattr(memory, "ids", None)
     if is_noise is not None and ids is not None:
+        ids = ids.cpu()
         known = [
-            bool(mask[index])
-            for task, index in zip(tasks.tolist(), ids.cpu().tolist(), strict=True)
-            if index >= 0 and (mask := is_noise[task]) is not None
+            mask[ids[(tasks == task) & (ids >= 0)]]
+            for task, mask in enumerate(is_noise)
+            if mask is not None and task in composition["tasks"]
         ]
-        composition["noise"] = sum(known) / len(known) if known else None
+        counted = sum(map(len, known))
+        composition["noise"] = sum(int(part.sum()) for part in known) / counted if counted else None
     return composition
 
 

@@ -225,13 +225,13 @@ class Run:
         with self.watch.naming(self.learner, None, self.position):
             self.learner.end_task(data)
         seen = len(self.stream) if len(self.training) < len(self.stream) else self.position.task + 1
-        self.ledger.close_task(self.evaluate(seen), self._train, self.learner.memory)
+        self.ledger.close_task(*self.evaluate(seen), self._train, self.learner.memory)
         self.position.task += 1
         self.position.sweep, self._train = 0, None
         self.watch.verified(self.position)
 
-    def evaluate(self, tasks: int) -> list[tuple[Tensor, Tensor]]:
-        """For each of the first `tasks` tasks, how many test samples of each class are right, and in all."""
+    def evaluate(self, tasks: int) -> tuple[Tensor, Tensor]:
+        """For each of the first `tasks` tasks, how many test samples of each class are right, and in all: [tasks, classes] each."""
         model, found = self.learner.model, []
         size = int(self.settings.test_batch_size)
         with in_mode(model, "eval"):
@@ -240,8 +240,9 @@ class Run:
         for number in range(tasks):
             test = self.stream[number].test.with_batch_size(size)
             evaluation = evaluate(model, test, self.stream.num_classes)
-            found.append((evaluation.correct, evaluation.total))
-        return found
+            found.append(torch.stack([evaluation.correct, evaluation.total]))
+        correct, total = torch.stack(found, dim=1).cpu()
+        return correct, total
 
 
 def make_run(config: RunConfig, folder: Path, *, data_dir: Path | None = None, offline: bool = False) -> Run:

@@ -1,0 +1,79 @@
+"""Launches from a thread of their own: all of them, in turn, and an error is told."""
+
+import time
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+
+from corestream.studies.pump import IN_A_ROW, Job, Pump
+
+
+class Graph:
+    """Writes its name down at each replay; fails at one of them where told."""
+
+    def __init__(self, name: str, log: list[str], fails_at: int | None = None) -> None:
+        self.name, self.log, self.fails_at, self.count = name, log, fails_at, 0
+
+    def replay(self) -> None:
+        if self.count == self.fails_at:
+            raise RuntimeError("an illegal memory access")
+        self.count += 1
+        self.log.append(self.name)
+
+
+@pytest.fixture(autouse=True)
+def _no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+
+def done(*jobs: Job) -> bool:
+    return all(job.left == 0 or job.error is not None for job in jobs)
+
+
+def wait_for(*jobs: Job) -> None:
+    end = time.monotonic() + 10
+    while not done(*jobs) and time.monotonic() < end:
+        time.sleep(0.001)
+    assert done(*jobs)
+
+
+def test_every_launch_is_made_and_runs_take_turns() -> None:
+    log: list[str] = []
+    graphs: list[Any] = [Graph(name, log) for name in "ab"]
+    stream: Any = None
+    with Pump() as pump:
+        with pump._changed:  # both are there before the first launch
+            jobs = [Job(graph, stream, 30) for graph in graphs]
+            pump._jobs.append(jobs[1])
+        pump.add(jobs[0])
+        wait_for(*jobs)
+    assert log.count("a") == log.count("b") == 30
+    rows = "".join(log).replace("ab", "a|b").replace("ba", "b|a").split("|")
+    assert max(map(len, rows)) <= 2 * IN_A_ROW
+
+
+def test_an_error_ends_its_own_job_alone() -> None:
+    log: list[str] = []
+    bad: Any = Graph("bad", log, fails_at=2)
+    good: Any = Graph("good", log)
+    stream: Any = None
+    with Pump() as pump:
+        jobs = [Job(bad, stream, 10), Job(good, stream, 10)]
+        for job in jobs:
+            pump.add(job)
+        wait_for(*jobs)
+    assert "illegal memory access" in str(jobs[0].error)
+    assert jobs[0].left == 8
+    assert log.count("good") == 10
+
+
+def test_leaving_ends_the_thread() -> None:
+    graph: Any = Graph("slow", [])
+    stream: Any = None
+    with Pump() as pump:
+        pump.add(Job(graph, stream, 10**9))
+    assert pump._thread is not None
+    assert not pump._thread.is_alive()
