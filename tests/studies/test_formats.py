@@ -53,6 +53,25 @@ def test_the_terminal_shows_ours_the_papers_and_the_verdict(compared: Table) -> 
     assert "3/5 (1 diverged, 1 missing)" in text
 
 
+def test_a_narrow_terminal_leaves_nothing_out() -> None:
+    cell = Cell(
+        {
+            "accuracy": Measured(37.06, 0.69, 5),
+            "forgetting": Measured(0.04, 0.01, 5),
+            "usage": Measured(100, None, 5),
+        },
+        {"accuracy": Number(37.06, 0.69), "forgetting": Number(0.04, 0.01), "usage": Number(100.0)},
+        expected=5,
+        done=5,
+    )
+    row, metrics = "[1,2,3,4]", (*METRICS, "usage")
+    console = Console(width=60, file=io.StringIO(), record=True)
+    console.print(to_terminal(Table("t", "T", (row,), ("b",), metrics, {(row, "b"): cell})))
+    text = console.export_text()
+    assert row in text
+    assert "…" not in text
+
+
 def test_markdown_spells_the_verdict(compared: Table) -> None:
     text = to_markdown(compared)
     assert "| ocs | 82.1 ± 0.2 (within) | 82.5 ± 0.3 | 0.20 ± 0.00 (miss) | 0.08 ± 0.00 | 5/5 |" in text

@@ -71,6 +71,17 @@ def test_partial_gradients_tell_their_share() -> None:
     assert 70 < usage["[4]"] < 80  # the paper: 75.0
 
 
+def test_a_method_without_gradients_has_no_share_of_them() -> None:
+    table = make_plan(study("partial-gradients").with_methods(["uniform", "[1]"]), seeds=[0]).table([])
+    assert "usage" not in table.cells["uniform", "split-tinyimagenet"].measured
+    assert "usage" in table.cells["[1]", "split-tinyimagenet"].measured
+
+
+def test_blocks_of_a_network_that_has_none_are_refused_before_any_run() -> None:
+    with pytest.raises(ConfigError, match="blocks of a ResNet-18, which rotated-digits is not"):
+        make_plan(study("partial-gradients").on("rotated-digits"), seeds=[0])
+
+
 def test_a_method_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean 'ocs'"):
         make_plan(study("table2").with_methods(["osc"]), seeds=[0])

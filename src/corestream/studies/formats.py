@@ -20,6 +20,7 @@ MARKS: dict[Verdict, tuple[str, str]] = {
 }
 LEGEND = "✓ within the paper's mean ± 2 (own sd + paper's sd)   ▲ better   ✗ miss   ~ not comparable"
 
+WHOLE_LABELS = 24  # letters; longer ones may be broken
 CSV_COLUMNS = [
     *("row", "condition", "metric", "mean", "sd", "runs", "expected", "diverged", "failed"),
     *("paper_mean", "paper_sd", "verdict", "not_comparable"),
@@ -76,9 +77,14 @@ def write_table(table: Table, folder: Path) -> list[Path]:
 
 def grid_to_terminal(grid: Grid) -> RichTable:
     table = RichTable(title=grid.title, title_justify="left", caption="\n".join(grid.notes) or None)
+    labels = max((len(row[0].text) for row in grid.rows), default=0)
     for column, name in enumerate(grid.header):
         table.add_column(
-            name, justify="left" if column == 0 else "right", style="dim" if name == "paper" else ""
+            name,
+            justify="left" if column == 0 else "right",
+            style="dim" if name == "paper" else "",
+            min_width=min(labels, WHOLE_LABELS) if column == 0 else None,
+            overflow="fold",  # nothing is left out in a narrow terminal
         )
     for row in grid.rows:
         table.add_row(*(_rich_word(word) for word in row))

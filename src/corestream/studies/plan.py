@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from corestream.errors import ConfigError
 from corestream.studies import paper_numbers
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.design import Condition, Row, Study
@@ -57,6 +58,11 @@ def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks:
     configs = {}
     for row, condition in study.cells():
         config = _configure(row, condition, device=device, tasks=tasks)
+        if "usage" in study.metrics and config.settings["network"] != "resnet18":
+            raise ConfigError(
+                f"{study.name} selects by the blocks of a ResNet-18, which {condition.benchmark} is not learned with; "
+                "give --benchmark split-tinyimagenet, split-cifar100 or multi-datasets"
+            )
         configs[row.label, condition.key] = tuple(replace(config, seed=seed) for seed in seeds)
     return Plan(study, configs)
 
@@ -103,6 +109,8 @@ def _with_usage(
 ) -> dict[Place, Cell]:
     used = {}
     for place, cell in cells.items():
-        share = Measured(100 * share_of_gradients(configs[place][0].settings), None, cell.done)
-        used[place] = replace(cell, measured={**cell.measured, "usage": share})
+        settings, measured = configs[place][0].settings, dict(cell.measured)
+        if "parameters" in settings:  # the method selects by gradients
+            measured["usage"] = Measured(100 * share_of_gradients(settings), None, cell.done)
+        used[place] = replace(cell, measured=measured)
     return used
