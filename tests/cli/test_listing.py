@@ -43,7 +43,7 @@ def test_runs_are_listed_with_what_they_found(cli, tmp_path):
     (found,) = json.loads(cli("list", "runs", "--out", tmp_path, "--json").out)
     assert found["status"] == "done"
     assert found["config"]["method"] == "finetune"
-    assert "finetune on rotated-digits seed 0" in cli("list", "runs", "--out", tmp_path).out
+    assert "finetune (sweeps 1) on rotated-digits" in cli("list", "runs", "--out", tmp_path).out
 
 
 def test_a_wrong_method_is_answered_with_the_nearest(cli):

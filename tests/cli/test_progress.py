@@ -5,7 +5,7 @@ from rich.console import Console
 
 from corestream.cli import progress
 from corestream.cli.progress import RunDisplay, title
-from corestream.studies.config import RunConfig
+from corestream.studies.config import RunConfig, make_config
 from corestream.studies.drive import Progress
 from corestream.studies.pool import Outcome
 
@@ -32,6 +32,14 @@ def shown(monkeypatch):
 
 def test_a_run_in_a_few_words():
     assert title(CONFIG) == "ocs on rotated-digits imbalanced noise 0.6 seed 3"
+
+
+def test_runs_of_one_method_are_told_apart():
+    words = title(make_config("rotated-digits", "ocs", overrides={"weights": (1, 0, 0), "warm_start": 3}))
+    assert words == "ocs (warm start 3, weights 1,0,0) on rotated-digits seed 0"
+    assert title(make_config("rotated-digits", "uniform", protocol="ocs-schedule")).startswith(
+        "uniform:ocs-schedule on"
+    )
 
 
 def test_bars_tell_task_accuracy_and_time_left(shown):

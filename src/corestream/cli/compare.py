@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from corestream.cli import options as opt
-from corestream.cli.progress import RunDisplay, title
+from corestream.cli.progress import RunDisplay, stream_title, title
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, check_method, make_config
@@ -92,7 +92,7 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
 
 
 def _table(configs: dict[str, list[RunConfig]], out: Path) -> Table:
-    condition = title(next(iter(configs.values()))[0]).split(" on ", 1)[1].rsplit(" seed ", 1)[0]
+    condition = stream_title(next(iter(configs.values()))[0])
     cells = {
         (name, condition): make_cell(RunSet(group, out).results(), expected=len(group))
         for name, group in configs.items()

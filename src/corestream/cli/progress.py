@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
+from corestream.studies.commands import own_words
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Progress
 from corestream.studies.pool import Outcome, Watcher
@@ -77,12 +78,18 @@ class RunDisplay(Watcher):
 
 
 def title(config: RunConfig) -> str:
-    """A run in a few words."""
-    parts = [config.method, "on", config.benchmark]
+    """A run in a few words, which tell it from the others of its study."""
+    method = config.method if config.protocol == "paper" else f"{config.method}:{config.protocol}"
+    own = ", ".join(own_words(config))
+    return f"{method}{f' ({own})' if own else ''} on {stream_title(config)} seed {config.seed}"
+
+
+def stream_title(config: RunConfig) -> str:
+    parts = [config.benchmark]
     parts += ["imbalanced"] if config.imbalanced else []
     parts += [f"noise {config.noise:g}"] if config.noise else []
     parts += [f"label noise {config.label_noise:g}"] if config.label_noise else []
-    return " ".join([*parts, f"seed {config.seed}"])
+    return " ".join(parts)
 
 
 def _accuracy(share: float | None) -> str:

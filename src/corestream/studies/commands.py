@@ -37,6 +37,11 @@ def _choices(config: RunConfig) -> list[str]:
     return words
 
 
+def own_words(config: RunConfig) -> list[str]:
+    """The settings that are not the method's own, in words: `tau 10`."""
+    return [f"{name.replace('_', ' ')} {_text(value)}" for name, value in _own_settings(config).items()]
+
+
 def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """The scenario and the options of a stream where they are not its benchmark's own."""
     scenario, options = config.get("scenario"), dict(config.get("options", {}))
