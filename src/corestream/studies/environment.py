@@ -31,14 +31,16 @@ def device_name(device: str) -> str:
     return torch.cuda.get_device_name() if device == "cuda" else "cpu"
 
 
-def widen_queues() -> None:
-    """Runs side by side want a hardware queue each; CUDA, which reads this as it starts, would let all share eight."""
+def set_up_card() -> None:
+    """Read by CUDA and by torch's compiler as they start: runs side by side want a hardware queue each, where all would share eight;
+    and for a few small functions a compiler in this process is ready before a pool of others has started."""
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
 def resolve_device(name: str) -> str:
     """'auto' is the graphics card where there is one."""
-    widen_queues()
+    set_up_card()
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name not in ("cpu", "cuda"):

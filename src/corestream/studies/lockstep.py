@@ -22,7 +22,7 @@ from corestream.fusing import can_fuse, fusible, fusing
 from corestream.studies import execute
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Driver, Options, Progress
-from corestream.studies.environment import widen_queues
+from corestream.studies.environment import set_up_card
 from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError, locked
 from corestream.studies.pool import Outcome, Watcher
@@ -50,7 +50,7 @@ def make_runs_together(
     options = replace(options or Options(), checkpoint_steps=NEVER)
     watcher = watcher or Watcher()
     waiting, outcomes, working = deque(configs), [], list[Lane]()
-    widen_queues()
+    set_up_card()
 
     def settle(lane: Lane, outcome: Outcome) -> None:
         working.remove(lane)
@@ -161,18 +161,19 @@ class Lane:
         """One step: replayed where one of its batch's size has been captured."""
         if not run.sweep_is_open:
             run.open_sweep()
-            if self._cursor is not None:
+            if self._cursor is None:
+                self._cursor = Cursor(run)
+            else:
                 self._cursor.follow(run)
+        assert self._cursor is not None
         size = run.next_size
-        if self._ready(run, size):
-            self._captured[size].replay()
+        if self._ready(run, self._cursor, size):
+            self._captured[size].graph.replay()
         else:
-            run.observe(run.batch_at(run.next_places()))
-            if self._cursor is not None:
-                self._cursor.skip(size)
+            run.observe(run.batch_at(self._cursor.next_places(size)))
         return run.advance()
 
-    def _ready(self, run: Run, size: int) -> bool:
+    def _ready(self, run: Run, cursor: "Cursor", size: int) -> bool:
         """Whether the step is captured, capturing it when the run has settled into one shape."""
         if size in self._captured or not self._capturable:
             return size in self._captured
@@ -182,10 +183,8 @@ class Lane:
         self._ordinary[size] = phase, steps + 1
         if steps < WARM_UP:
             return False
-        if self._cursor is None:
-            self._cursor = Cursor(run)
         try:
-            self._captured[size] = CapturedStep(run, self._cursor, size)
+            self._captured[size] = CapturedStep(run, self._place, cursor, size)
         except RuntimeError as error:
             self._capturable = False
             torch.cuda.synchronize()
@@ -254,12 +253,17 @@ class Place:
             return
         default = torch.cuda.default_generators[torch.cuda.current_device()]
         before = default.graphsafe_get_state()
-        default.graphsafe_set_state(self.generator.graphsafe_get_state())
+        self.take_generator()
         try:
             with torch.cuda.stream(self.stream), fusing(self._backend):
                 yield
         finally:
             default.graphsafe_set_state(before)
+
+    def take_generator(self) -> None:
+        """Torch's own generator on the card draws what this lane's does."""
+        default = torch.cuda.default_generators[torch.cuda.current_device()]
+        default.graphsafe_set_state(self.generator.graphsafe_get_state())
 
     def is_busy(self) -> bool:
         return self.stream is not None and not self.stream.query()
@@ -275,10 +279,6 @@ class Cursor:
 
     def next_places(self, size: int) -> Tensor:
         return _advance(self._order, self._at, self._span[:size])
-
-    def skip(self, size: int) -> None:
-        """An ordinary step took this batch."""
-        self._at += size
 
     def follow(self, run: Run) -> None:
         """A new sweep: its order, from its start."""
@@ -296,24 +296,25 @@ def _advance(order: Tensor, at: Tensor, span: Tensor) -> Tensor:
 class CapturedStep:
     """A run's step as a CUDA graph, from the choice of its batch on."""
 
-    def __init__(self, run: Run, cursor: Cursor, size: int) -> None:
+    def __init__(self, run: Run, place: Place, cursor: Cursor, size: int) -> None:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(run.learner.generator)
-        cursor.next_places(size)  # what is compiled is so before
-        cursor.skip(-size)
+        generators = (run.learner.generator, place.generator)
+        before = [generator.clone_state() for generator in generators]
         collects = gc.isenabled()
         gc.disable()  # what goes out of use would be freed in the midst of it
         self.graph.capture_begin(capture_error_mode="thread_local")
         try:
             run.observe(run.batch_at(cursor.next_places(size)))
+            self.graph.capture_end()
         except BaseException:
             with suppress(RuntimeError):
                 self.graph.capture_end()
+            # a capture that broke off leaves its generators waiting for its end
+            for generator, state in zip(generators, before, strict=True):
+                generator.graphsafe_set_state(state)
+            place.take_generator()
             raise
         finally:
             if collects:
                 gc.enable()
-        self.graph.capture_end()
-
-    def replay(self) -> None:
-        self.graph.replay()

@@ -197,11 +197,6 @@ class Run:
         self.position.step += batches
         self.position.batch += batches
 
-    def next_places(self) -> Tensor:
-        """The places of the next batch's samples in the training set."""
-        start = self.position.batch * self.batch_size
-        return self.order[start : start + self.batch_size]
-
     def batch_at(self, places: Tensor) -> Batch:
         """The batch of these training samples."""
         assert self._train is not None

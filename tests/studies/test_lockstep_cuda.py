@@ -1,0 +1,91 @@
+"""On a card: captured steps are the ordinary ones, fused ones as good, and what cannot be captured goes on without."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from corestream.learners.ocs import OCS
+from corestream.studies import lockstep
+from corestream.studies.config import RunConfig, make_config
+from corestream.studies.execute import execute
+from corestream.studies.lockstep import make_runs_together
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def config(method: str, seed: int, **given: Any) -> RunConfig:
+    sweeps = {"sweeps": 4}
+    return make_config("rotated-digits", method, seed=seed, tasks=3, overrides=sweeps, device="cuda", **given)
+
+
+def accuracy(out: Path, made: RunConfig) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / made.digest() / "accuracy.json").read_text())
+    return found
+
+
+def was_captured(out: Path, made: RunConfig) -> bool:
+    return "not captured" not in (out / made.digest() / "events.jsonl").read_text()
+
+
+@pytest.mark.parametrize("method", ["ocs", "uniform", "finetune", "er-reservoir", "a-gem"])
+def test_captured_steps_are_bit_equal_to_ordinary_ones(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lockstep, "can_fuse", lambda: False)
+    configs = [config(method, 0), config(method, 1, imbalanced=True)]
+    outcomes = make_runs_together(configs, tmp_path / "together", lanes=2)
+    assert [outcome.status for outcome in outcomes] == ["done", "done"]
+    for one in configs:
+        assert was_captured(tmp_path / "together", one)
+        execute(one, tmp_path / "alone")
+        assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
+
+
+def test_fused_steps_learn_as_well(tmp_path: Path) -> None:
+    one = config("ocs", 0)
+    assert make_runs_together([one], tmp_path / "together", lanes=1)[0].status == "done"
+    execute(one, tmp_path / "alone")
+    fused, plain = (accuracy(tmp_path / where, one)["average_accuracy"] for where in ("together", "alone"))
+    assert was_captured(tmp_path / "together", one)
+    assert fused == pytest.approx(plain, abs=0.03)
+
+
+def test_a_step_that_cannot_be_captured_goes_on_by_ordinary_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordinary = OCS._learn
+
+    def looking(self: OCS, *args: Any) -> Any:
+        step = ordinary(self, *args)
+        float(self._steps)  # waits for the card, which a capture forbids
+        return step
+
+    one = config("ocs", 0)
+    monkeypatch.setattr(lockstep, "can_fuse", lambda: False)
+    execute(one, tmp_path / "alone")
+    monkeypatch.setattr(OCS, "_learn", looking)
+    assert make_runs_together([one], tmp_path / "together", lanes=1)[0].status == "done"
+    assert not was_captured(tmp_path / "together", one)
+    assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
+
+
+def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockstep, "can_fuse", lambda: False)
+    one = config("ocs", 0)
+    make_runs_together([one], tmp_path / "whole", lanes=1)
+    closed: list[int] = []
+    ordinary = OCS.end_task
+
+    def failing(self: OCS, data: Any = None) -> None:
+        ordinary(self, data)
+        closed.append(self.task)
+        if closed == [1, 2]:
+            raise RuntimeError("the power went")
+
+    monkeypatch.setattr(OCS, "end_task", failing)
+    assert make_runs_together([one], tmp_path / "broken", lanes=1)[0].status == "failed"
+    assert make_runs_together([one], tmp_path / "broken", lanes=1)[0].status == "done"
+    assert accuracy(tmp_path / "broken", one) == accuracy(tmp_path / "whole", one)
