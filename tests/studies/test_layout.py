@@ -27,3 +27,16 @@ def test_the_reason_stands_below_the_grid() -> None:
     )
     table = Table("t", "T", ("ocs",), ("a",), ("accuracy",), {("ocs", "a"): cell})
     assert grids(table)[0].notes == ("Not comparable with the paper: cut to 3 tasks.",)
+
+
+def test_short_times_keep_their_digits() -> None:
+    assert plus_minus(Measured(0.0006, None, 1), "hours") == "0.00060"
+    assert plus_minus(Measured(0.44, None, 1), "hours") == "0.440"
+
+
+def test_forgetting_just_below_zero_is_zero_in_a_matrix_too() -> None:
+    cell = Cell(
+        {"accuracy": Measured(80, None, 1), "forgetting": Measured(-0.001, None, 1)}, expected=1, done=1
+    )
+    table = Table("t", "T", ("ocs",), ("a",), ("accuracy", "forgetting"), {("ocs", "a"): cell})
+    assert grids(table)[0].rows[0][1].text == "80.0, F 0.00"

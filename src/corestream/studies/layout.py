@@ -15,6 +15,7 @@ HEADINGS = {
     "usage": "Gradients used, %",
 }
 NONE = "–"
+SHORT_HOURS = 0.02  # a minute or so, whose third digit says little
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,13 @@ def plus_minus(number: Measured | Number | None, metric: str) -> str:
     """`82.1 ± 0.2`, or `82.1` where there is no deviation."""
     if number is None:
         return NONE
-    digits = DIGITS[metric]
+    digits = DIGITS[metric] + 2 * (metric == "hours" and number.mean < SHORT_HOURS)
     deviation = "" if number.sd is None else f" ± {number.sd:.{digits}f}"
-    mean = round(number.mean, digits) + 0.0  # a mean just below zero is not −0
-    return f"{mean:.{digits}f}{deviation}"
+    return _rounded(number.mean, digits) + deviation
+
+
+def _rounded(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # just below zero is not −0
 
 
 def _blocks(table: Table) -> Iterator[Grid]:
@@ -81,7 +85,7 @@ def _matrix(table: Table) -> Grid:
             return Word(NONE)
         parts = [plus_minus(cell.measured.get("accuracy"), "accuracy")]
         if "forgetting" in cell.measured:
-            parts.append(f"F {cell.measured['forgetting'].mean:.2f}")
+            parts.append(f"F {_rounded(cell.measured['forgetting'].mean, DIGITS['forgetting'])}")
         return Word(", ".join(parts) + (f" ({cell.holes})" if cell.holes else ""))
 
     return Grid(
