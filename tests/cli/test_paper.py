@@ -123,3 +123,11 @@ def test_a_wrong_method_or_benchmark_is_answered_before_anything_runs(tmp_path: 
         with pytest.raises(ConfigError, match=r"did you mean '(ocs|rotated-mnist)'"):
             corestream("paper", "table1", *arguments, "--out", str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["figure3", "minibatch-distance"])
+def test_a_measured_figure_refuses_a_benchmark_it_cannot_be_made_from(cli, name):
+    answer = cli("paper", name, "--benchmark", "rotated-digist", "--offline")
+    assert answer.status == 2
+    assert "did you mean 'rotated-digits'" in answer.err
+    assert cli("paper", name, "--benchmark", "rotated-mnist", "--offline").status == 2

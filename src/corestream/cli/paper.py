@@ -22,6 +22,7 @@ from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
 from corestream.studies.formats import grid_to_markdown, grid_to_terminal, write_table
 from corestream.studies.names import check_name
+from corestream.studies.picture_sets import DIGITS
 from corestream.studies.plan import Plan, identity, make_plan
 from corestream.studies.results import Result, read_results, write_result
 from corestream.studies.settings_table import settings_grid, settings_records
@@ -93,6 +94,8 @@ def paper(
     elif name in MEASURED:
         from corestream.studies.measured import Source
 
+        if benchmark is not None:
+            check_name(f"benchmark for {name}", benchmark, [DIGITS], hint="; without one, MNIST and CIFAR-10")
         source = Source(benchmark, resolve_device(device or "auto"), data_dir, offline)
         _measured(name, source, seeds or SEEDS, folder, as_json)
     else:
