@@ -128,7 +128,7 @@ class Learner:
         parts: dict[str, dict[str, Tensor]] = {}
         for name, value in state.items():
             part, _, rest = name.partition(".")
-            parts.setdefault(part, {})[rest] = value
+            parts.setdefault(part, {})[rest] = value if part == "optimizer" else value.to(self.device)
         own = parts["learner"]
         self.model.load_state_dict(parts["model"])
         _load_optimizer_state(self.optimizer, parts.get("optimizer", {}))

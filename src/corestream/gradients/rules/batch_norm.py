@@ -35,10 +35,14 @@ def statistics(module: AnyBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
         assert module.running_var is not None
         return module.running_mean, module.running_var
     with torch.no_grad():
-        over = [0, *range(2, x.dim())]
         wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
-        variance, mean = torch.var_mean(wide, dim=over, correction=0)
-    return mean, variance
+        _, mean, inverse_root = _normalized(wide, module.eps)
+        return mean, inverse_root.square().reciprocal().sub_(module.eps)
+
+
+def _normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """`x` by its batch's own statistics, their mean, and 1 / √(variance + eps), all from one kernel."""
+    return torch.native_batch_norm(x, None, None, None, None, True, 0.0, eps)
 
 
 def frozen_forward(module: AnyBatchNorm) -> Any:
@@ -58,6 +62,9 @@ def batch_norm(seen: Seen) -> list[Block]:
     module = seen.module
     assert isinstance(module, AnyBatchNorm)
     flat = seen.inputs.flatten(0, 1)
-    mean, variance = (constant.to(flat.dtype) for constant in statistics(module, flat))
-    normalized = F.batch_norm(flat, mean, variance, training=False, eps=module.eps)
+    if uses_batch_statistics(module):
+        normalized = _normalized(flat, module.eps)[0]
+    else:
+        mean, variance = (constant.to(flat.dtype) for constant in statistics(module, flat))
+        normalized = F.batch_norm(flat, mean, variance, training=False, eps=module.eps)
     return channel_rows(seen, normalized.view_as(seen.inputs))
