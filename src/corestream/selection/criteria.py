@@ -69,10 +69,11 @@ def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") ->
 @fusible
 def _from_joint_gram(table: Tensor, finite: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """One table, cut in three."""
-    similarity, diversity = _from_gram(table[:count, :count], finite)
+    squared = table.diagonal()[:count]
+    inverse = _inverse_root(squared)
+    similarity, diversity = _from_products(table[:count, :count], squared, inverse, finite)
     towards = table[:, count:].sum(1)  # ⟨·, Σ r⟩, of the reference's own samples too
-    scale = _inverse_root(table.diagonal()[:count]) * _inverse_root(towards[count:].sum())
-    return similarity, diversity, towards[:count] * scale
+    return similarity, diversity, towards[:count] * (inverse * _inverse_root(towards[count:].sum()))
 
 
 def _checked(route: str) -> str:
@@ -88,7 +89,10 @@ def _gram_is_cheaper(grads: PerSampleGradients) -> bool:
 
 def _from_gram(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
     squared = gram.diagonal()
-    inverse = _inverse_root(squared)
+    return _from_products(gram, squared, _inverse_root(squared), finite)
+
+
+def _from_products(gram: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
     similarity = rows * (inverse * _inverse_root(rows.sum()))
     return similarity, _diversity(gram @ inverse, squared, inverse, finite)

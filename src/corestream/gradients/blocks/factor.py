@@ -25,6 +25,10 @@ class Factor:
         part = taken(self.source, index)
         return part if self.make is None else self.make(part)
 
+    def whole(self) -> Tensor:
+        """All samples at once."""
+        return self.source if self.make is None else self.make(self.source)
+
     def select(self, index: Index) -> "Factor":
         return self._with(taken(self.source, index))
 
@@ -66,6 +70,9 @@ class Joined(Factor):
     @property
     def unfolds(self) -> bool:
         return True
+
+    def whole(self) -> Tensor:
+        return torch.cat([part.whole() for part in self.parts], dim=2)
 
     def select(self, index: Index) -> "Joined":
         return Joined([part.select(index) for part in self.parts])

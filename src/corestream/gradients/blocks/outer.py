@@ -47,7 +47,7 @@ class Outer(Block):
 
     def _flat(self) -> tuple[Tensor, Tensor]:
         """Both factors as [N, width], for the plain linear layer on vectors."""
-        return self.left[EVERY].flatten(1), self.right[EVERY].flatten(1)
+        return self.left.whole().flatten(1), self.right.whole().flatten(1)
 
     # Norms
 
@@ -149,7 +149,7 @@ class Outer(Block):
     def combine(self, weights: Tensor) -> dict[str, Tensor]:
         if self._is_flat:
             return self._combine_vectors(weights)
-        weighted = self.left[EVERY] * weights.view(-1, 1, 1, 1)
+        weighted = self.left.whole() * weights.view(-1, 1, 1, 1)
         total: Tensor | None = None
         for part in slices(len(self), self.right.bytes_each, self.max_bytes):
             lefts, rights = self._by_group(weighted[part]), self._by_group(self.right[part])
@@ -163,7 +163,7 @@ class Outer(Block):
 
     def _combine_vectors(self, weights: Tensor) -> dict[str, Tensor]:
         left, right = self._flat()
-        combined = {self.weight: (left * weights.unsqueeze(1)).T @ right}
+        combined = {self.weight: _sum_of_outer((left * weights.unsqueeze(1)).T, right)}
         if self.bias is not None:
             combined[self.bias] = weights @ left
         return combined
@@ -190,7 +190,7 @@ class Outer(Block):
         return made
 
     def _bias_rows(self) -> Tensor:
-        return self.left[EVERY].sum(2).flatten(1)
+        return self.left.whole().sum(2).flatten(1)
 
     def _row_chunks(self, other: "Outer") -> Iterator[tuple[Tensor, Tensor]]:
         """Pairs of [N, part] and [M, part] matrices that together hold all the rows, some output features at a time."""
@@ -250,6 +250,13 @@ class Outer(Block):
         if self.bias is not None and self.bias in names:
             return Rows(self.bias, self._bias_rows())
         return None
+
+
+def _sum_of_outer(lefts: Tensor, rights: Tensor) -> Tensor:
+    """A product of few columns and rows; on a processor, adding it to zeros is faster than writing it out."""
+    if lefts.is_cuda:
+        return lefts @ rights
+    return lefts.new_zeros(lefts.shape[0], rights.shape[1]).addmm_(lefts, rights)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
