@@ -35,7 +35,7 @@ def test_ocs_has_the_papers_values_on_split_cifar100():
         "eval",
     )
     assert balanced.lr == 0.15 * 0.85
-    assert (balanced.network, balanced.width, balanced.test_batch_size) == ("resnet18", 20, 20)
+    assert (balanced.network, balanced.width, balanced.test_batch_size) == ("resnet18", 20, 100)
     imbalanced = values(OCSSettings, "ocs", "split-cifar100", imbalanced=True)
     assert (imbalanced.lr_decay, imbalanced.tau, imbalanced.lam) == (0.875, 10, 0.01)
     assert values(OCSSettings, "ocs", "split-cifar100", scenario="class").capacity == 1000

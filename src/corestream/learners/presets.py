@@ -28,7 +28,7 @@ RESNET: Values = {
     "network": "resnet18",
     "width": 20,
     "dropout": 0.1,
-    "test_batch_size": 20,
+    "test_batch_size": 100,
     "candidates": 250,
     "enlarge": 2,
     "score_mode": "eval",
