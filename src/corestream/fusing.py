@@ -24,6 +24,10 @@ def can_fuse() -> bool:
     return torch.cuda.is_available() and importlib.util.find_spec("triton") is not None
 
 
+def is_fusing() -> bool:
+    return _backend is not None
+
+
 @contextmanager
 def fusing(backend: str | None = "inductor") -> Iterator[None]:
     """Fusible functions are compiled at their first call inside; None leaves them as they are."""

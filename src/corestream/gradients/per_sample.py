@@ -33,6 +33,7 @@ class PerSampleGradients:
         self._blocks, self._parameters, self._max_bytes = list(blocks), parameters, max_bytes
         self._norms: Tensor | None = None
         self._finite: Tensor | None = None
+        self._all_finite: bool | None = None
 
     @property
     def unused(self) -> frozenset[str]:
@@ -64,6 +65,13 @@ class PerSampleGradients:
             self._finite = _is_finite(self._square_norms(), self.losses)
         return self._finite
 
+    @property
+    def all_finite(self) -> bool:
+        """Whether every sample is known to be finite: a card is not asked, for that would wait."""
+        if self._all_finite is None:
+            self._all_finite = not self.finite.is_cuda and bool(self.finite.all())
+        return self._all_finite
+
     def norms(self) -> Tensor:
         """‖g_n‖, shape [N]."""
         return self._zeroed(self._square_norms(), ~self.finite).clamp_min(0).sqrt()
@@ -75,7 +83,7 @@ class PerSampleGradients:
         if other is not None:
             return self._zeroed(table, ~self.finite[:, None] | ~other.finite)
         self._norms, self._finite = _judged(table, self.losses)
-        return table if not table.is_cuda and bool(self._finite.all()) else _kept(table, self._finite)
+        return table if self.all_finite else _kept(table, self._finite)
 
     @full_precision
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
@@ -133,10 +141,7 @@ class PerSampleGradients:
 
     def _finite_blocks(self) -> list[Block]:
         """0 × NaN is NaN: what is not finite must be zero in the factors before it is summed over."""
-        finite = self.finite
-        if not finite.is_cuda and bool(finite.all()):
-            return self._blocks
-        return [block.masked(finite) for block in self._blocks]
+        return self._blocks if self.all_finite else [block.masked(self.finite) for block in self._blocks]
 
     @full_precision
     def _square_norms(self) -> Tensor:

@@ -136,11 +136,12 @@ class OCS(Learner):
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
         scores, picked = self._pick(criteria, inputs, grads)
-        again = torch.arange(behind, len(y), device=y.device)
         if isinstance(replayed, Tensor):
             again = count + replayed
+        else:
+            again = torch.arange(behind, len(y), device=y.device)
         shares = self._shares(len(picked), len(again)).to(grads.losses.dtype)
-        if not grads.finite.is_cuda and bool(grads.finite.all()):
+        if grads.all_finite:
             rows, weights = torch.cat([picked, again]), shares
         else:
             rows, weights = _update(picked, again, grads.finite, shares)
@@ -197,7 +198,7 @@ class OCS(Learner):
         if not total.is_cuda:
             require_finite(total, inputs, grads)
             if int(self._steps) >= int(self._warm):
-                return scores, top(total, self.k)
+                return scores, top(total, self.k, all_finite=finite is None)
         chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
         return scores, top(_ranked(total, finite, chance, self._steps, self._warm, self._spoiled), self.k)
 
@@ -286,11 +287,13 @@ class OCS(Learner):
 
 @fusible
 def _ranked(
-    total: Tensor, finite: Tensor, chance: Tensor, steps: Tensor, warm: Tensor, spoiled: Tensor
+    total: Tensor, finite: Tensor | None, chance: Tensor, steps: Tensor, warm: Tensor, spoiled: Tensor
 ) -> Tensor:
     """What the picks are ranked by, chance alone while the task is new; nothing to pick from spoils the learner."""
-    spoiled.logical_or_(~finite.any())
-    return torch.where(steps < warm, chance.masked_fill(~finite, -torch.inf), total)
+    if finite is not None:
+        spoiled.logical_or_(~finite.any())
+        chance = chance.masked_fill(~finite, -torch.inf)
+    return torch.where(steps < warm, chance, total)
 
 
 @fusible

@@ -21,6 +21,7 @@ class InputOCS(SeparateOCS):
         reference, replayed = self._draw()
         compared = None if reference is None else self._vectors(reference.inputs)
         criteria = vector_criteria(self._vectors(inputs), compared)
+        assert criteria.finite is not None
         self._spoil(~criteria.finite.any())
         scores = weigh(criteria, self.tau, self.weights)
         chance = torch.rand(len(targets), generator=self.generator, device=self.device)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..fusing import fusible
+from ..fusing import fusible, is_fusing
 from .samples import Samples
 
 
@@ -33,7 +33,19 @@ class Reservoir:
         """Let some of the samples pass by, told by their rows; a row of −1 is nobody."""
         slots = self._allocate(samples)
         chance = torch.rand(rows.shape, generator=generator, device=rows.device, dtype=torch.float64)
-        _put(slots.columns(), samples.columns(), rows, chance, self._passed, self.capacity)
+        if rows.is_cuda or is_fusing():
+            _put(slots.columns(), samples.columns(), rows, chance, self._passed, self.capacity)
+        else:
+            self._put_one_by_one(slots, samples, rows, chance)
+
+    def _put_one_by_one(self, slots: Samples, samples: Samples, rows: Tensor, chance: Tensor) -> None:
+        """On the processor, where a look at values costs nothing, a short loop is faster than a dozen small operations."""
+        taken, passed = places_one_by_one(rows.tolist(), chance.tolist(), int(self._passed), self.capacity)
+        self._passed.fill_(passed)
+        if taken:
+            place, source = torch.tensor(list(taken.items())).unbind(1)
+            for column, values in zip(slots.columns(), samples.columns(), strict=True):
+                column.index_copy_(0, place, values.index_select(0, source))
 
     def kept(self) -> Samples | None:
         """What is in it now, or None when nothing is. Waits for the device."""
@@ -71,9 +83,7 @@ class Reservoir:
 def _put(
     slots: list[Tensor], values: list[Tensor], rows: Tensor, chance: Tensor, passed: Tensor, capacity: int
 ) -> None:
-    # on the processor, where a look at values costs nothing, a short loop is faster than a dozen small operations
-    find = places if rows.is_cuda or torch.compiler.is_compiling() else places_one_by_one
-    place, after = find(rows, chance, passed, capacity)
+    place, after = places(rows, chance, passed, capacity)
     passed.copy_(after)
     chosen = rows.clamp_min(0)
     for column, source in zip(slots, values, strict=True):
@@ -90,17 +100,16 @@ def places(rows: Tensor, chance: Tensor, passed: Tensor, capacity: int) -> tuple
     return place.masked_fill(retaken, capacity), turn[-1]
 
 
-def places_one_by_one(rows: Tensor, chance: Tensor, passed: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
-    """The same, by a loop."""
-    turn, taken = int(passed), dict[int, int]()
-    found = [capacity] * rows.shape[0]
-    for sample, (row, share) in enumerate(zip(rows.tolist(), chance.tolist(), strict=True)):
+def places_one_by_one(
+    rows: list[int], chance: list[float], passed: int, capacity: int
+) -> tuple[dict[int, int], int]:
+    """The same, by a loop: the row that each slot taken ends up with, and how many have passed."""
+    taken: dict[int, int] = {}
+    for row, share in zip(rows, chance, strict=True):
         if row < 0:
             continue
-        turn += 1
-        slot = turn - 1 if turn <= capacity else min(int(share * turn), capacity)
-        if slot in taken:
-            found[taken[slot]] = capacity
+        passed += 1
+        slot = passed - 1 if passed <= capacity else int(share * passed)
         if slot < capacity:
-            found[sample], taken[slot] = slot, sample
-    return torch.tensor(found), torch.tensor(turn)
+            taken[slot] = row
+    return taken, passed

@@ -20,10 +20,12 @@ ROUTES = ("auto", "gram", "linear")
 
 
 class Criteria(NamedTuple):
+    """`finite` is None where every sample is known to be."""
+
     similarity: Tensor
     diversity: Tensor
     affinity: Tensor
-    finite: Tensor
+    finite: Tensor | None
 
 
 @full_precision
@@ -32,13 +34,18 @@ def gradient_criteria(
 ) -> Criteria:
     """S, V and A of the samples; A is zero without a reference. Both routes are exact; "auto" takes the cheaper one for each."""
     route = _checked(route)
-    by_gram = route == "gram" or (route == "auto" and _gram_is_cheaper(grads))
-    if by_gram:
-        similarity, diversity = _from_own_gram(grads.gram(), grads.finite)
+    if route == "gram" or (route == "auto" and _gram_is_cheaper(grads)):
+        table = grads.gram()
+        similarity, diversity = _from_own_gram(table, _doubtful(grads))
     else:
         similarity, diversity = _from_passes(grads)
     affinity = torch.zeros_like(similarity) if reference is None else _affinity(grads, reference, route)
-    return Criteria(similarity, diversity, affinity, grads.finite)
+    return Criteria(similarity, diversity, affinity, _doubtful(grads))
+
+
+def _doubtful(grads: PerSampleGradients) -> Tensor | None:
+    """Which samples are finite, where not all are known to be."""
+    return None if grads.all_finite else grads.finite
 
 
 @full_precision
@@ -62,12 +69,13 @@ def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") ->
     ):
         both.norms()  # once for all
         return gradient_criteria(both[:count], both[count:], route)
-    table, finite = both.gram(), both.finite[:count]
+    table = both.gram()
+    finite = None if both.all_finite else both.finite[:count]
     return Criteria(*_from_joint_gram(table, finite, count), finite)
 
 
 @fusible
-def _from_joint_gram(table: Tensor, finite: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def _from_joint_gram(table: Tensor, finite: Tensor | None, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """One table, cut in three."""
     squared = table.diagonal()[:count]
     inverse = _inverse_root(squared)
@@ -87,12 +95,14 @@ def _gram_is_cheaper(grads: PerSampleGradients) -> bool:
     return grads.gram_cost(len(grads), len(grads)) <= 5 * grads.pass_cost(len(grads))
 
 
-def _from_gram(gram: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
+def _from_gram(gram: Tensor, finite: Tensor | None) -> tuple[Tensor, Tensor]:
     squared = gram.diagonal()
     return _from_products(gram, squared, _inverse_root(squared), finite)
 
 
-def _from_products(gram: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
+def _from_products(
+    gram: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor | None
+) -> tuple[Tensor, Tensor]:
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
     similarity = rows * (inverse * _inverse_root(rows.sum()))
     return similarity, _diversity(gram @ inverse, squared, inverse, finite)
@@ -107,15 +117,16 @@ def _from_passes(grads: PerSampleGradients) -> tuple[Tensor, Tensor]:
     inverse = _inverse_root(squared)
     total = grads.combine(torch.ones_like(inverse))
     similarity = grads.dot(total) * (inverse * _inverse_root(_square(total)))
-    return similarity, _diversity(grads.dot(grads.combine(inverse)), squared, inverse, grads.finite)
+    return similarity, _diversity(grads.dot(grads.combine(inverse)), squared, inverse, _doubtful(grads))
 
 
-def _diversity(products: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor) -> Tensor:
+def _diversity(products: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor | None) -> Tensor:
     """Eq. 4 from Σ_p ⟨g_n, g_p/‖g_p‖⟩, the sample itself included: it is taken out again.
 
     A sample alone has diversity 0; samples that are not finite count for nothing.
     """
-    return (squared * inverse - products) * inverse / (finite.sum() - 1).clamp_min(1)
+    others = max(1, len(squared) - 1) if finite is None else (finite.sum() - 1).clamp_min(1)
+    return (squared * inverse - products) * inverse / others
 
 
 def _affinity(grads: PerSampleGradients, reference: PerSampleGradients, route: str) -> Tensor:

@@ -32,10 +32,11 @@ class Scores:
         return top(self.total, k)
 
 
-def top(total: Tensor, k: int) -> Tensor:
+def top(total: Tensor, k: int, *, all_finite: bool = False) -> Tensor:
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    return _marked(*total.topk(min(k, len(total))))
+    values, indices = total.topk(min(k, len(total)))
+    return indices if all_finite else _marked(values, indices)
 
 
 @fusible
@@ -52,10 +53,10 @@ def weigh(criteria: Criteria, tau: float, weights: tuple[float, float, float] = 
 
 @fusible
 def _total(
-    s: Tensor, v: Tensor, a: Tensor, finite: Tensor, alpha: float, beta: float, gamma: float
+    s: Tensor, v: Tensor, a: Tensor, finite: Tensor | None, alpha: float, beta: float, gamma: float
 ) -> Tensor:
     total = torch.add(torch.add(alpha * s, v, alpha=beta), a, alpha=gamma)
-    return total.masked_fill(~finite, -torch.inf)
+    return total if finite is None else total.masked_fill(~finite, -torch.inf)
 
 
 def score(
@@ -107,7 +108,7 @@ def _joinable(batch: Any, reference: Any) -> bool:
 
 def require_finite(total: Tensor, inputs: Any, grads: PerSampleGradients) -> None:
     """At least one sample must have a score."""
-    if bool((total > -torch.inf).any()):
+    if grads.all_finite or bool((total > -torch.inf).any()):
         return
     bad = [n for n in range(len(total)) if not all(bool(torch.isfinite(x[n]).all()) for x in leaves(inputs))]
     if bad:

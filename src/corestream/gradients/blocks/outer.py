@@ -80,7 +80,8 @@ class Outer(Block):
     def gram(self, other: Block) -> Tensor:
         assert isinstance(other, Outer)
         if self._is_flat and other._is_flat:
-            (left, right), (left2, right2) = self._flat(), other._flat()
+            left, right = self._flat()
+            left2, right2 = (left, right) if other is self else other._flat()
             lefts, rights = left @ left2.T, right @ right2.T
             return lefts.mul_(rights) if self.bias is None else torch.addcmul(lefts, lefts, rights)
         theirs = 0 if other is self else other.left.positions  # rows are made once for both sides
