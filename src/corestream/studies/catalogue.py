@@ -55,7 +55,7 @@ _ALL = (
     Study(
         "table2",
         "Table 2, noisy samples",
-        _methods("stable-sgd", "uniform", "icarl", "kmeans-embedding", "gss", "er-mir", "ocs"),
+        _methods("stable-sgd", "uniform", "icarl", "kmeans-embedding", "gss", "er-mir", "ocs", "ocs:best"),
         (ROTATED, Condition("rotated-mnist", noise=0.4), ROTATED_NOISY),
     ),
     Study(

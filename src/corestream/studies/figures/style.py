@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -51,6 +52,7 @@ def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
         figure.suptitle(lines, fontsize=8, style="italic", color="#a00000")
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    for path in paths:
-        figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with rc_context({"svg.hashsalt": name}):  # the same figure is the same file
+        for path in paths:
+            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths
