@@ -92,3 +92,12 @@ def test_changing_a_batch_changes_no_other(train: Batches) -> None:
 def test_a_batch_size_below_one_is_refused(train: Batches) -> None:
     with pytest.raises(ValueError, match="batch_size=0"):
         train.with_batch_size(0)
+
+
+def test_released_images_are_drawn_again() -> None:
+    train = benchmark("rotated-digits", tasks=1)[0].train
+    before = train.tensors()
+    train.release()
+    assert train._half._pixels is None
+    for mine, again in zip(before, train.tensors(), strict=True):
+        assert torch.equal(mine, again)

@@ -104,6 +104,10 @@ class Batches:
         gathered = self._half.gather(places)
         return (*gathered, places) if self.indices else gathered
 
+    def release(self) -> None:
+        """Let go of the drawn images; who asks for a batch again has them drawn again."""
+        self._half.release()
+
     def tensors(self) -> Batch:
         """All samples at once, in the order of the task's set: for small data and for tests."""
         return self.at(torch.arange(self.num_samples, device=self._half.device))
@@ -142,6 +146,9 @@ class Half:
         """How many samples, a whole number of batches, are gathered at once."""
         at_once = CPU_CHUNK if self.device.type == "cpu" else GPU_CHUNK
         return batch_size * max(1, at_once // (math.prod(self.samples.shape) * batch_size))
+
+    def release(self) -> None:
+        self._pixels, self._labels = None, ()
 
     def gather(self, chosen: Tensor) -> Batch:
         if self._pixels is None:

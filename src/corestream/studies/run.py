@@ -214,6 +214,7 @@ class Run:
         self._batches, self._order = self._train.batches(self.position.sweep, self.position.batch), None
 
     def _close_task(self) -> None:
+        assert self._train is not None
         self.check()
         data = self.training[self.position.task].train.with_batch_size(self.settings.batch_size)
         data.epoch = self.settings.sweeps  # one more look comes after the sweeps, in an order of its own
@@ -221,6 +222,7 @@ class Run:
             self.learner.end_task(data)
         seen = len(self.stream) if len(self.training) < len(self.stream) else self.position.task + 1
         self.ledger.close_task(*self.evaluate(seen), self._train, self.learner.memory)
+        self._train.release()
         self.position.task += 1
         self.position.sweep, self._train = 0, None
         self.watch.verified(self.position)
