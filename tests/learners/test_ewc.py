@@ -64,3 +64,17 @@ def test_a_large_penalty_holds_the_weights(model, sgd, batch):
         return sum(float((p.detach() - a).norm()) for p, a in zip(fresh.parameters(), anchor, strict=True))
 
     assert moved(300.0) < 0.7 * moved(0.0)
+
+
+def test_a_penalty_too_steep_for_the_learning_rate_holds_its_parameter_and_throws_nothing(model, sgd, batch):
+    learner = EWC(model, sgd(model, 0.1), penalty=30.0)
+    learner.observe(*batch(30))
+    learner.end_task([batch(30)])
+    name, parameter = next(iter(model.named_parameters()))
+    learner.fisher[name].fill_(1e6)
+    anchor = parameter.detach().clone()
+    for seed in range(40):
+        learner.observe(*batch(30, seed=seed))
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert (parameter - anchor).abs().max() < 0.5
+    assert (parameter - anchor).abs().max() > 0

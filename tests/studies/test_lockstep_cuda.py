@@ -89,3 +89,13 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, monkeypatch:
     assert make_runs_together([one], tmp_path / "broken", lanes=1)[0].status == "failed"
     assert make_runs_together([one], tmp_path / "broken", lanes=1)[0].status == "done"
     assert accuracy(tmp_path / "broken", one) == accuracy(tmp_path / "whole", one)
+
+
+def test_deterministic_runs_repeat_bit_for_bit(tmp_path: Path) -> None:
+    one = config("ocs", 0, deterministic=True)
+    try:
+        found = [make_runs_together([one], tmp_path / name, lanes=1)[0].status for name in ("a", "b")]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert found == ["done", "done"]
+    assert accuracy(tmp_path / "a", one) == accuracy(tmp_path / "b", one)

@@ -1,5 +1,6 @@
 """Elastic weight consolidation (Kirkpatrick et al. 2017)."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,6 +22,9 @@ class EWC(Finetune):
     The sum over tasks is, up to a constant, one quadratic: Σ_i F_i (θ_i − θ̄_i)² with F = Σ F_t and θ̄ the mean of the
     θ*_t weighted by F_t. So two tensors per parameter hold any number of tasks. Where `end_task` gets no data, a
     random `candidates` of what was trained on serves.
+
+    A parameter whose penalty is too steep for the learning rate would be thrown about by it, and is held instead: penalty · F counts for
+    at most 1 / lr. (BatchNorm divides a channel that is the same for all samples by almost nothing, and its F is huge.)
     """
 
     def __init__(
@@ -44,12 +48,13 @@ class EWC(Finetune):
         loss = super()._objective(samples, valid)
         if self.task == 0:
             return loss
-        return loss + self.penalty / 2 * self.distance()
+        step = self.penalty * max(group["lr"] for group in self.optimizer.param_groups)
+        return loss + self.penalty / 2 * self.distance(1 / step if step > 0 else math.inf)
 
-    def distance(self) -> Tensor:
-        """Σ_i F_i (θ_i − θ̄_i)²."""
+    def distance(self, steepest: float = math.inf) -> Tensor:
+        """Σ_i F_i (θ_i − θ̄_i)², no F_i above `steepest`."""
         parts = [
-            (self.fisher[name] * (p - self.anchor[name]).square()).sum()
+            (self.fisher[name].clamp_max(steepest) * (p - self.anchor[name]).square()).sum()
             for name, p in self.parameters.items()
         ]
         return torch.stack(parts).sum()

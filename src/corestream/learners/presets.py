@@ -51,7 +51,7 @@ SHARED: dict[str, Values] = {
     "rotated-mnist": MNIST,
     "permuted-mnist": {**MNIST, "lr": 0.02, "lr_decay": 0.9},
     "split-cifar100": CIFAR,
-    "split-tinyimagenet": {**CIFAR, "capacity": 200},
+    "split-tinyimagenet": {**CIFAR, "lr": 0.06, "capacity": 200, "lam": 1.0},
     # 1,000 images are 50 batches of OCS: its warm start ends with the first sweep
     "multi-datasets": {
         **RESNET,
@@ -89,18 +89,24 @@ CONNECTED: Values = {"lr": 0.02, "lr_decay": 0.8}
 OWN: dict[str, dict[str, Values]] = {
     "finetune": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
     "multitask": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
-    "ewc": {"rotated-mnist": PLAIN, "permuted-mnist": {**PLAIN, "penalty": 3.0}},
+    "ewc": {
+        "rotated-mnist": PLAIN,
+        "permuted-mnist": {**PLAIN, "penalty": 3.0},
+        "split-cifar100": {"penalty": 300.0},
+        "split-tinyimagenet": {"penalty": 300.0},
+        "multi-datasets": {"penalty": 300.0},
+    },
     "stable-sgd": {
         "rotated-digits": {"lr": 0.02, "lr_decay": 0.8, "dropout": 0.25},
         "rotated-mnist": {"lr": 0.1, "lr_decay": 0.55, "dropout": 0.5},
         "permuted-mnist": {"lr": 0.03, "lr_decay": 0.8, "dropout": 0.5},
-        "split-cifar100": {"lr": 0.1, "lr_decay": 0.8},
-        "split-tinyimagenet": {"lr": 0.1, "lr_decay": 0.8},
+        "split-cifar100": {"lr": 0.05, "lr_decay": 0.9},
+        "split-tinyimagenet": {"lr": 0.03, "lr_decay": 0.8},
     },
-    "a-gem": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN},
+    "a-gem": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN, "split-tinyimagenet": {"lr": 0.03}},
     "er-reservoir": {"rotated-mnist": PLAIN, "permuted-mnist": {**PLAIN, "lr": 0.03}},
-    "mc-sgd": {"rotated-mnist": CONNECTED},
-    "mc-sgd+ocs": {"rotated-mnist": CONNECTED},
+    "mc-sgd": {"rotated-mnist": CONNECTED, "split-cifar100": {"lr": 0.05}},
+    "mc-sgd+ocs": {"rotated-mnist": CONNECTED, "split-cifar100": {"lr": 0.05}},
 }
 # λ over {0.001, 0.005, 0.01, 0.1, 1, 5, 10}, the best average accuracy after five tasks with seed 100; balanced, imbalanced.
 CHOSEN_LAM: dict[str, dict[str, tuple[float, float]]] = {
