@@ -218,3 +218,15 @@ def test_a_loss_that_no_parameter_touches_has_zero_gradients():
     assert not grads.gram().any()
     assert grads.combine(torch.ones(3))["weight"].shape == (2, 3)
     assert grads.squares()["bias"].tolist() == [0.0, 0.0]
+
+
+def test_a_sum_over_some_rows_is_that_of_their_weights_among_all():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+    grads = per_sample_gradients(model, None, (torch.randn(8, 5).double(), torch.arange(8) % 3))
+    rows, weights = torch.tensor([6, 1, 6]), torch.tensor([0.5, 2.0, -1.0]).double()
+    among_all = torch.zeros(8).double().index_add_(0, rows, weights)
+    for name, value in grads.combine(among_all).items():
+        torch.testing.assert_close(grads.combine(weights, rows)[name], value)
+    with pytest.raises(ValueError, match=r"weights must have shape \[3\], one a row, got \[8\]"):
+        grads.combine(among_all, rows)

@@ -697,3 +697,22 @@ def test_a_learner_of_one_step_is_as_polite_as_the_engine(ocs, draw, filled):
         learner.observe(draw()[0], draw()[1] + 7)
     assert {name: set(module.__dict__) for name, module in learner.model.named_modules()} == before
     assert not any(module._forward_hooks for module in learner.model.modules())
+
+
+def test_older_tasks_are_worth_the_same_from_one_pass_as_each_from_its_own(model, draw):
+    memory = ReplayMemory(15)
+    memory.replace(Samples.join([Samples.of(*draw(n, seed=n), task) for task, n in enumerate((4, 6, 5))]))
+    learner = OCS(model, optimizer_for(model), memory, **CHOICES)
+    worth = learner._shrink_priority()
+    assert worth != learner._worth
+    for task in range(3):
+        samples = memory.samples[memory.tasks == task]
+        scored = score(model, None, (samples.inputs, samples.targets)).total
+        torch.testing.assert_close(worth(samples), scored)
+
+
+def test_a_step_keeps_no_graph_alive(model, draw, filled):
+    for single_pass in (True, False):
+        step = OCS(model, optimizer_for(model), filled(), single_pass=single_pass, **CHOICES).observe(*draw())
+        assert step.loss.grad_fn is None
+        assert not step.loss.requires_grad

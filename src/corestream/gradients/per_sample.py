@@ -101,6 +101,10 @@ class PerSampleGradients:
         """
         if rows is None:
             return self._reduce("combine", weights)
+        if weights.shape != rows.shape:
+            raise ValueError(
+                f"weights must have shape {list(rows.shape)}, one a row, got {list(weights.shape)}"
+            )
         return self._summed("combine", [block.select(rows) for block in self._blocks], weights)
 
     def squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:

@@ -15,7 +15,10 @@ from ..selection.scores import Scores
 
 
 class Step:
-    """What one `observe` did: the loss it took a step on, the picked positions (None: the whole batch) and the scores behind them."""
+    """What one `observe` did: the loss it took a step on, the picked positions (None: the whole batch) and the scores behind them.
+
+    The loss may come as a function, which is called only when somebody asks.
+    """
 
     def __init__(
         self,
@@ -24,14 +27,14 @@ class Step:
         picked: Tensor | None = None,
         scores: Scores | None = None,
     ) -> None:
-        self._learner, self._loss = learner, loss
+        self._learner, self._loss = learner, loss.detach() if isinstance(loss, Tensor) else loss
         self.picked, self.scores = picked, scores
 
     @property
     def loss(self) -> Tensor:
         """The loss, a tensor with no dimension. Reading it on CUDA waits for the device and raises what was found there."""
         self._learner.check()
-        return (self._loss if isinstance(self._loss, Tensor) else self._loss()).detach()
+        return self._loss if isinstance(self._loss, Tensor) else self._loss()
 
 
 class Learner:

@@ -303,8 +303,8 @@ def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tu
     rows = torch.cat([picked.clamp_min(0), again])
     good = finite[rows] & (torch.cat([picked, again]) >= 0)
     weights = shares * good
-    missing = k / good[:k].sum().clamp_min(1)
-    weights = torch.cat([weights[:k] * missing, weights[k:]])
+    heavier = k / good[:k].sum().clamp_min(1)  # fewer picks share the same weight
+    weights = torch.cat([weights[:k] * heavier, weights[k:]])
     return torch.where(good, rows, rows[0]), weights
 
 
