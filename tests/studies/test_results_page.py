@@ -45,6 +45,7 @@ def test_curves_are_drawn_and_notes_stand_below_their_headings(tmp_path: Path) -
     assert page.index("## Table 1") < page.index("Why uniform is missing.") < page.index("### rotated-mnist")
     assert "![Accuracy over tasks](figures/figure4.png)" in page
     assert (tmp_path / "docs" / "figures" / "figure4.svg").exists()
+    assert "figure5" not in page  # one size of the memory shows nothing of sizes
 
 
 def test_a_sample_of_the_files_is_told() -> None:

@@ -67,7 +67,9 @@ def _drawn(results: Sequence[Result], folder: Path, seeds: int) -> dict[str, str
     for study in STUDIES.values():
         if study.kind in ("curves", "memory sizes", "interpolation"):
             table = make_plan(study, range(seeds)).table(results)
-            if any(cell.done for cell in table.cells.values()):
+            made = {row for (row, _), cell in table.cells.items() if cell.done}
+            # a run has a curve of its own; settings side by side show something once there are runs of each
+            if made and (study.kind == "curves" or made == set(table.rows)):
                 save(illustrate(study.kind, table), folder, study.name, note_on(table))
                 figures[study.name] = f"figures/{study.name}.png"
     return figures
