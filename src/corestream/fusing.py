@@ -12,6 +12,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -39,13 +40,18 @@ def fusing(backend: str | None = "inductor") -> Iterator[None]:
         _backend = before
 
 
+def _on_card(*args: object) -> bool:
+    """For a processor the compiler needs half a minute, and the operations cost little."""
+    return any(isinstance(arg, Tensor) and arg.is_cuda for arg in args)
+
+
 def fusible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """A function of tensors and numbers alone, without a look at any value. What cannot be compiled runs as it is, with a warning."""
     compiled: dict[str, Callable[Arguments, Result]] = {}
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        if _backend is None:
+        if _backend is None or (_backend == "inductor" and not _on_card(*args)):
             return function(*args, **kwargs)
         if _backend not in compiled:
             compiled[_backend] = torch.compile(function, backend=_backend, fullgraph=True, dynamic=True)

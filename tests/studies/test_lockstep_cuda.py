@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from corestream.learners.ocs import OCS
-from corestream.studies import lockstep
+from corestream.studies import captured, lockstep
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.execute import execute
 from corestream.studies.lockstep import make_runs_together
@@ -30,11 +30,13 @@ def was_captured(out: Path, made: RunConfig) -> bool:
     return "not captured" not in (out / made.digest() / "events.jsonl").read_text()
 
 
+@pytest.mark.parametrize("long", [1, lockstep.LONG], ids=["in rows", "one by one"])
 @pytest.mark.parametrize("method", ["ocs", "uniform", "finetune", "er-reservoir", "a-gem"])
 def test_captured_steps_are_bit_equal_to_ordinary_ones(
-    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, method: str, long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lockstep, "can_fuse", lambda: False)
+    monkeypatch.setattr(lockstep, "LONG", long)
+    monkeypatch.setattr(captured, "can_fuse", lambda: False)
     configs = [config(method, 0), config(method, 1, imbalanced=True)]
     outcomes = make_runs_together(configs, tmp_path / "together", lanes=2)
     assert [outcome.status for outcome in outcomes] == ["done", "done"]
@@ -53,6 +55,17 @@ def test_fused_steps_learn_as_well(tmp_path: Path) -> None:
     assert fused == pytest.approx(plain, abs=0.03)
 
 
+def test_a_long_run_keeps_its_stream_while_many_short_ones_pass(tmp_path: Path) -> None:
+    long = make_config("rotated-digits", "ocs", tasks=3, overrides={"sweeps": 40}, device="cuda")
+    short = [
+        make_config("rotated-digits", "finetune", seed=seed, tasks=1, overrides={"sweeps": 1}, device="cuda")
+        for seed in range(2 * lockstep.STREAMS)
+    ]
+    outcomes = make_runs_together([long, *short], tmp_path, lanes=3)
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert len(outcomes) == 1 + len(short)
+
+
 def test_a_step_that_cannot_be_captured_goes_on_by_ordinary_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +77,7 @@ def test_a_step_that_cannot_be_captured_goes_on_by_ordinary_ones(
         return step
 
     one = config("ocs", 0)
-    monkeypatch.setattr(lockstep, "can_fuse", lambda: False)
+    monkeypatch.setattr(captured, "can_fuse", lambda: False)
     execute(one, tmp_path / "alone")
     monkeypatch.setattr(OCS, "_learn", looking)
     assert make_runs_together([one], tmp_path / "together", lanes=1)[0].status == "done"
@@ -73,7 +86,7 @@ def test_a_step_that_cannot_be_captured_goes_on_by_ordinary_ones(
 
 
 def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lockstep, "can_fuse", lambda: False)
+    monkeypatch.setattr(captured, "can_fuse", lambda: False)
     one = config("ocs", 0)
     make_runs_together([one], tmp_path / "whole", lanes=1)
     closed: list[int] = []

@@ -6,20 +6,18 @@ side by side. The code that learns is the ordinary one, its small operations fus
 captured goes on by ordinary steps and says so.
 """
 
-import gc
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from corestream.errors import CorestreamError, NonFiniteError
-from corestream.fusing import can_fuse, fusible, fusing
 from corestream.studies import execute
+from corestream.studies.captured import CapturedEvaluations, CapturedStep, Cursor, Place
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Driver, Options, Progress
 from corestream.studies.environment import set_up_card
@@ -32,6 +30,10 @@ from corestream.studies.stopping import Interrupted, StopRequest
 
 WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
 BURST = 300  # steps of one run handed to the pump at once
+ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
+AHEAD = 2 * ROW  # steps of a run that are launched before the card has made them
+LONG = 2000  # steps of a task from which on it pays to capture a row of them
+STREAMS = 32  # that torch has
 PAUSE = 0.0005  # seconds until the next look, where all runs wait for the card
 NEVER = (
     2**62
@@ -51,9 +53,15 @@ def make_runs_together(
     watcher = watcher or Watcher()
     waiting, outcomes, working = deque(configs), [], list[Lane]()
     set_up_card()
+    on_card = sum(config.device == "cuda" for config in configs)
+    # taken once: torch has few streams and gives them out again and again, and one that is captured can serve no other run
+    streams = [torch.cuda.Stream() for _ in range(min(lanes, on_card, STREAMS))]
+    lanes = min(lanes, STREAMS)
 
     def settle(lane: Lane, outcome: Outcome) -> None:
         working.remove(lane)
+        if lane.stream is not None:
+            streams.append(lane.stream)
         outcomes.append(outcome)
         watcher.ended(outcome, lane.accuracy)
 
@@ -61,7 +69,9 @@ def make_runs_together(
         try:
             while waiting or working:
                 while waiting and len(working) < lanes:
-                    lane = Lane(waiting.popleft(), out, options, stop, watcher, pump)
+                    config = waiting.popleft()
+                    stream = streams.pop() if config.device == "cuda" else None
+                    lane = Lane(config, out, options, stop, watcher, pump, stream)
                     working.append(lane)
                     if (outcome := lane.guarded(lane.begin)) is not None:
                         settle(lane, outcome)
@@ -84,17 +94,25 @@ class Lane:
     accuracy: float | None = None
 
     def __init__(
-        self, config: RunConfig, out: Path, options: Options, stop: StopRequest, watcher: Watcher, pump: Pump
+        self,
+        config: RunConfig,
+        out: Path,
+        options: Options,
+        stop: StopRequest,
+        watcher: Watcher,
+        pump: Pump,
+        stream: torch.cuda.Stream | None,
     ) -> None:
         self.config, self.folder = config, out / config.digest()
         self._options, self._stop, self._watcher, self._pump = options, stop, watcher, pump
         self._resources = ExitStack()
-        self._place = Place(config.device, config.seed)
+        self.stream, self._place = stream, Place(stream, config.seed)
         self._run: Run | None = None
         self._driver: Driver | None = None
         self._cursor: Cursor | None = None
         self._job: Job | None = None
         self._captured: dict[int, CapturedStep] = {}  # by the size of the batch
+        self._row: CapturedStep | None = None
         self._ordinary: dict[int, tuple[Hashable, int]] = {}  # likewise: phase, and ordinary steps in it
         self._capturable = config.device != "cpu" and not config.record
 
@@ -107,6 +125,8 @@ class Lane:
         self._events = EventLog(self.folder)
         with self._place.active():
             self._run = execute.begin(self.config, self.folder, self._options, self._events)
+        if self.stream is not None:
+            self._run.evaluator = CapturedEvaluations(self._place)
 
         def report(progress: Progress) -> None:
             self._watcher.progressed(self.config, progress)
@@ -137,7 +157,7 @@ class Lane:
             except NonFiniteError as error:
                 return self._ended(execute.end(run, self._events, execute.DIVERGED, str(error)))
             if closed:
-                self._cursor = None
+                self._cursor = self._row = None
                 self._captured.clear()
             if run.finished:
                 return self._ended(execute.end(run, self._events, execute.DONE, ""))
@@ -148,13 +168,16 @@ class Lane:
         captured = self._captured.get(run.batch_size)
         if captured is None or not run.sweep_is_open:
             return False
-        count = min(BURST, run.whole_batches_left - 1)
-        if count < 1:
+        steps = min(BURST, run.whole_batches_left - 1)
+        if self._row is not None and steps >= self._row.steps:
+            captured = self._row
+        launches = steps // captured.steps
+        if launches < 1:
             return False
-        assert self._place.stream is not None
-        self._job = Job(captured.graph, self._place.stream, count)
+        assert self.stream is not None
+        self._job = Job(captured.graph, self.stream, launches, max(2, AHEAD // captured.steps))
         self._pump.add(self._job)
-        run.skip(count)
+        run.skip(launches * captured.steps)
         return True
 
     def _next(self, run: Run) -> bool:
@@ -173,7 +196,7 @@ class Lane:
             run.observe(run.batch_at(self._cursor.next_places(size)))
         return run.advance()
 
-    def _ready(self, run: Run, cursor: "Cursor", size: int) -> bool:
+    def _ready(self, run: Run, cursor: Cursor, size: int) -> bool:
         """Whether the step is captured, capturing it when the run has settled into one shape."""
         if size in self._captured or not self._capturable:
             return size in self._captured
@@ -185,6 +208,8 @@ class Lane:
             return False
         try:
             self._captured[size] = CapturedStep(run, self._place, cursor, size)
+            if size == run.batch_size and run.steps_of_task >= LONG:
+                self._row = CapturedStep(run, self._place, cursor, size, ROW)
         except RuntimeError as error:
             self._capturable = False
             torch.cuda.synchronize()
@@ -223,98 +248,7 @@ class Lane:
         return self._close(Outcome(self.config, status, str(result["note"])))  # type: ignore[arg-type]
 
     def _close(self, outcome: Outcome) -> Outcome:
+        self._row = None
         self._captured.clear()
         self._resources.close()
         return outcome
-
-
-class Place:
-    """Where a lane works: its CUDA stream, and a state of torch's own generator that no other lane draws from."""
-
-    def __init__(self, device: str, seed: int) -> None:
-        if device == "cuda":
-            torch.cuda.init()  # torch's own generators are there only afterwards
-        self.stream = torch.cuda.Stream() if device == "cuda" else None
-        self._cpu_state = torch.Generator().manual_seed(seed).get_state()
-        if self.stream is not None:
-            self.generator = torch.Generator("cuda").manual_seed(seed)
-            self._backend = "inductor" if can_fuse() else None
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        if self.stream is None:
-            outside = torch.get_rng_state()
-            torch.set_rng_state(self._cpu_state)
-            try:
-                yield
-            finally:
-                self._cpu_state = torch.get_rng_state()
-                torch.set_rng_state(outside)
-            return
-        default = torch.cuda.default_generators[torch.cuda.current_device()]
-        before = default.graphsafe_get_state()
-        self.take_generator()
-        try:
-            with torch.cuda.stream(self.stream), fusing(self._backend):
-                yield
-        finally:
-            default.graphsafe_set_state(before)
-
-    def take_generator(self) -> None:
-        """Torch's own generator on the card draws what this lane's does."""
-        default = torch.cuda.default_generators[torch.cuda.current_device()]
-        default.graphsafe_set_state(self.generator.graphsafe_get_state())
-
-    def is_busy(self) -> bool:
-        return self.stream is not None and not self.stream.query()
-
-
-class Cursor:
-    """Where in the open sweep's order the next batch begins, known to the card alone."""
-
-    def __init__(self, run: Run) -> None:
-        self._order = run.order.clone()
-        self._at = torch.full((), run.position.batch * run.batch_size, device=self._order.device)
-        self._span = torch.arange(run.batch_size, device=self._order.device)
-
-    def next_places(self, size: int) -> Tensor:
-        return _advance(self._order, self._at, self._span[:size])
-
-    def follow(self, run: Run) -> None:
-        """A new sweep: its order, from its start."""
-        self._order.copy_(run.order)
-        self._at.fill_(run.position.batch * run.batch_size)
-
-
-@fusible
-def _advance(order: Tensor, at: Tensor, span: Tensor) -> Tensor:
-    places = order.index_select(0, at + span)
-    at.add_(span.shape[0])
-    return places
-
-
-class CapturedStep:
-    """A run's step as a CUDA graph, from the choice of its batch on."""
-
-    def __init__(self, run: Run, place: Place, cursor: Cursor, size: int) -> None:
-        self.graph = torch.cuda.CUDAGraph()
-        self.graph.register_generator_state(run.learner.generator)
-        generators = (run.learner.generator, place.generator)
-        before = [generator.clone_state() for generator in generators]
-        collects = gc.isenabled()
-        gc.disable()  # what goes out of use would be freed in the midst of it
-        self.graph.capture_begin(capture_error_mode="thread_local")
-        try:
-            run.observe(run.batch_at(cursor.next_places(size)))
-            self.graph.capture_end()
-        except BaseException:
-            with suppress(RuntimeError):
-                self.graph.capture_end()
-            # a capture that broke off leaves its generators waiting for its end
-            for generator, state in zip(generators, before, strict=True):
-                generator.graphsafe_set_state(state)
-            place.take_generator()
-            raise
-        finally:
-            if collects:
-                gc.enable()

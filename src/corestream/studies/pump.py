@@ -1,26 +1,51 @@
 """Launches captured steps of several runs in turn, from a thread of its own.
 
-A card's queue is short: it would run dry whenever one run closes a task.
+A run's launches would otherwise stop whenever another run closes a task. Each run has few of them under way: a full queue makes everybody
+who wants the card wait behind it, and the thread that closes tasks with them.
 """
 
 import sys
 import threading
-from dataclasses import dataclass
+import time
+from collections import deque
+from dataclasses import dataclass, field
 
 import torch
 
-IN_A_ROW = 4  # launches for one run before the next one's turn: a long row fills the queue with one run alone
+PAUSE = 1e-4  # seconds until the next look, where the card has enough to do
 SWITCH = 1e-4  # seconds the other thread may compute on before a launch gets its turn
 
 
 @dataclass
 class Job:
-    """So many launches of a graph on a stream; `error` is what went wrong with one."""
+    """So many launches of a graph on a stream, `ahead` of them under way at once; `error` is what went wrong with one."""
 
     graph: torch.cuda.CUDAGraph
     stream: torch.cuda.Stream
     left: int
+    ahead: int = 2
     error: Exception | None = None
+    _under_way: deque[torch.cuda.Event] = field(default_factory=deque)
+
+    def launch(self) -> bool:
+        """The next one; False where none is left, or the card has enough of them."""
+        if not self.left or self.error is not None:
+            return False
+        try:
+            if len(self._under_way) < self.ahead:
+                over = torch.cuda.Event()
+            elif self._under_way[0].query():
+                over = self._under_way.popleft()
+            else:
+                return False
+            with torch.cuda.stream(self.stream):
+                self.graph.replay()
+                over.record()
+            self._under_way.append(over)
+            self.left -= 1
+        except Exception as error:
+            self.error = error
+        return True
 
 
 class Pump:
@@ -63,15 +88,6 @@ class Pump:
                 if not self._open:
                     return
                 jobs = list(self._jobs)
-            for job in jobs:
-                self._launch(job)
-
-    @staticmethod
-    def _launch(job: Job) -> None:
-        try:
-            with torch.cuda.stream(job.stream):
-                for _ in range(min(IN_A_ROW, job.left)):
-                    job.graph.replay()
-                    job.left -= 1
-        except Exception as error:
-            job.error = error
+            launched = [job.launch() for job in jobs]  # each gets its turn
+            if not any(launched):
+                time.sleep(PAUSE)

@@ -1,12 +1,12 @@
 """One run: a learner walks a stream. Small verbs, so that a driver can lead one run or several at once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from corestream import learners, models, streams
 from corestream.gradients import is_batch_coupled
@@ -17,7 +17,7 @@ from corestream.studies import checkpoint, randomness
 from corestream.studies.config import RunConfig, run_settings
 from corestream.studies.finite import FiniteWatch
 from corestream.studies.ledger import Ledger
-from corestream.studies.metrics import evaluate
+from corestream.studies.metrics import Evaluation, evaluate
 from corestream.studies.records import Records
 
 TESTED_AT_ONCE = 10_000  # samples, on a card, where they do not depend on each other
@@ -64,6 +64,7 @@ class Run:
         self.ledger = Ledger(stream, training)
         self.records = Records(folder, config.record)
         self.watch = FiniteWatch(config.device)
+        self.evaluator: Callable[[nn.Module, int, Batches, int], Evaluation] = _evaluate
         self._train: Batches | None = None
         self._batches: Iterator[tuple[Tensor, ...]] | None = None
         self._order: Tensor | None = None
@@ -186,6 +187,12 @@ class Run:
         return min(self.batch_size, self._train.num_samples - self.position.batch * self.batch_size)
 
     @property
+    def steps_of_task(self) -> int:
+        """How many batches the open task has in all its sweeps."""
+        assert self._train is not None
+        return len(self._train) * int(self.settings.sweeps)
+
+    @property
     def closes_next(self) -> bool:
         """Whether the next batch is a task's last."""
         if self._train is None or self.position.sweep + 1 < self.settings.sweeps:
@@ -236,10 +243,14 @@ class Run:
                 size = max(size, TESTED_AT_ONCE)
         for number in range(tasks):
             test = self.stream[number].test.with_batch_size(size)
-            evaluation = evaluate(model, test, self.stream.num_classes)
+            evaluation = self.evaluator(model, number, test, self.stream.num_classes)
             found.append(torch.stack([evaluation.correct, evaluation.total]))
         correct, total = torch.stack(found, dim=1).cpu()
         return correct, total
+
+
+def _evaluate(model: nn.Module, number: int, test: Batches, classes: int) -> Evaluation:
+    return evaluate(model, test, classes)
 
 
 def make_run(config: RunConfig, folder: Path, *, data_dir: Path | None = None, offline: bool = False) -> Run:

@@ -13,7 +13,7 @@ from corestream.studies.lockstep import make_runs_together
 from corestream.studies.pool import Outcome, Watcher, make_runs
 from corestream.studies.results import Result
 
-LANES = 15  # runs side by side on one card: measured, see docs/PERFORMANCE.md
+LANES = 30  # runs side by side on one card: measured, see docs/PERFORMANCE.md
 
 
 class RunSet:

@@ -1,0 +1,154 @@
+"""What a run does on a card, captured in CUDA graphs: a step, a row of steps, the tests of a task."""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from corestream.fusing import can_fuse, fusible, fusing
+from corestream.streams import Batches
+from corestream.studies.metrics import Evaluation, evaluate
+from corestream.studies.run import Run
+
+
+class Place:
+    """Where a lane works: its CUDA stream, and a state of torch's own generator that no other lane draws from."""
+
+    def __init__(self, stream: torch.cuda.Stream | None, seed: int) -> None:
+        self.stream = stream
+        self._cpu_state = torch.Generator().manual_seed(seed).get_state()
+        if self.stream is not None:
+            self.generator = torch.Generator("cuda").manual_seed(seed)
+            self._backend = "inductor" if can_fuse() else None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        if self.stream is None:
+            outside = torch.get_rng_state()
+            torch.set_rng_state(self._cpu_state)
+            try:
+                yield
+            finally:
+                self._cpu_state = torch.get_rng_state()
+                torch.set_rng_state(outside)
+            return
+        default = torch.cuda.default_generators[torch.cuda.current_device()]
+        before = default.graphsafe_get_state()
+        self.take_generator()
+        try:
+            with torch.cuda.stream(self.stream), fusing(self._backend):
+                yield
+        finally:
+            default.graphsafe_set_state(before)
+
+    def take_generator(self) -> None:
+        """Torch's own generator on the card draws what this lane's does."""
+        default = torch.cuda.default_generators[torch.cuda.current_device()]
+        default.graphsafe_set_state(self.generator.graphsafe_get_state())
+
+    def is_busy(self) -> bool:
+        return self.stream is not None and not self.stream.query()
+
+
+class Cursor:
+    """Where in the open sweep's order the next batch begins, known to the card alone."""
+
+    def __init__(self, run: Run) -> None:
+        self._order = run.order.clone()
+        self._at = torch.full((), run.position.batch * run.batch_size, device=self._order.device)
+        self._span = torch.arange(run.batch_size, device=self._order.device)
+
+    def next_places(self, size: int) -> Tensor:
+        return _advance(self._order, self._at, self._span[:size])
+
+    def follow(self, run: Run) -> None:
+        """A new sweep: its order, from its start."""
+        self._order.copy_(run.order)
+        self._at.fill_(run.position.batch * run.batch_size)
+
+
+@fusible
+def _advance(order: Tensor, at: Tensor, span: Tensor) -> Tensor:
+    places = order.index_select(0, at + span)
+    at.add_(span.shape[0])
+    return places
+
+
+class CapturedStep:
+    """A run's step, or a row of them, as a CUDA graph, from the choice of the batch on."""
+
+    def __init__(self, run: Run, place: Place, cursor: Cursor, size: int, steps: int = 1) -> None:
+        self.steps = steps
+
+        def work() -> None:
+            for _ in range(steps):
+                run.observe(run.batch_at(cursor.next_places(size)))
+
+        self.graph = _capture(work, place, run.learner.generator)
+
+
+class CapturedEvaluations:
+    """A test set's evaluation as a CUDA graph from its second time on: parameters and images stay where they are."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._held: dict[int, list[tuple[Tensor, ...]]] = {}
+        self._captured: dict[int, tuple[torch.cuda.CUDAGraph, Evaluation]] = {}
+        self._pool = torch.cuda.graph_pool_handle()  # one for all: they are replayed one after the other
+        self._capturable = True
+
+    def __call__(self, model: nn.Module, number: int, test: Batches, classes: int) -> Evaluation:
+        if not self._capturable:
+            return evaluate(model, test, classes)
+        if number not in self._held:
+            self._held[number] = list(test)
+            return evaluate(model, self._held[number], classes)
+        if number not in self._captured:
+            found: list[Evaluation] = []
+            batches = self._held[number]
+            try:
+                graph = _capture(
+                    lambda: found.append(evaluate(model, batches, classes)), self._place, pool=self._pool
+                )
+            except RuntimeError:
+                self._capturable = False
+                return evaluate(model, test, classes)
+            self._captured[number] = graph, found[0]
+        graph, evaluation = self._captured[number]
+        graph.replay()
+        return evaluation
+
+
+def _capture(
+    work: Callable[[], None],
+    place: Place,
+    *generators: torch.Generator,
+    pool: Any = None,
+) -> torch.cuda.CUDAGraph:
+    """What the work launches, to be launched again and again; an error in it leaves the generators as they were."""
+    graph = torch.cuda.CUDAGraph()
+    for generator in generators:
+        graph.register_generator_state(generator)
+    drawn_from = (*generators, place.generator)
+    before = [generator.clone_state() for generator in drawn_from]
+    collects = gc.isenabled()
+    gc.disable()  # what goes out of use would be freed in the midst of it
+    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+    try:
+        work()
+        graph.capture_end()
+    except BaseException:
+        with suppress(RuntimeError):
+            graph.capture_end()
+        # a capture that broke off leaves its generators waiting for its end
+        for generator, state in zip(drawn_from, before, strict=True):
+            generator.graphsafe_set_state(state)
+        place.take_generator()
+        raise
+    finally:
+        if collects:
+            gc.enable()
+    return graph
