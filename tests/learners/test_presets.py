@@ -16,13 +16,11 @@ def test_ocs_has_the_papers_values_on_rotated_mnist():
 
 
 def test_lambda_is_the_one_that_was_searched_for():
-    for method, kind, balanced, imbalanced in (
-        ("ocs", OCSSettings, 0.1, 5),
-        ("icarl", CoresetSettings, 5, 10),
-    ):
-        assert values(kind, method, "rotated-mnist").lam == balanced
-        assert values(kind, method, "rotated-mnist", imbalanced=True).lam == imbalanced
-    assert values(OCSSettings, "ocs", "rotated-mnist", protocol="best").lam == 5
+    for method, kind, lam in (("ocs", OCSSettings, 5), ("uniform", CoresetSettings, 10)):
+        assert values(kind, method, "rotated-mnist").lam == lam
+        assert values(kind, method, "rotated-mnist", imbalanced=True).lam == lam
+        assert values(kind, method, "rotated-mnist", protocol="ocs-schedule").lam == lam
+    assert values(OCSSettings, "feat-ocs", "rotated-mnist").lam == 5
 
 
 def test_ocs_has_the_papers_values_on_split_cifar100():
@@ -31,13 +29,13 @@ def test_ocs_has_the_papers_values_on_split_cifar100():
     assert (balanced.lr_decay, balanced.capacity, balanced.lam, balanced.score_mode) == (
         0.9,
         100,
-        0.05,
+        1.0,
         "eval",
     )
     assert balanced.lr == 0.15 * 0.85
     assert (balanced.network, balanced.width, balanced.test_batch_size) == ("resnet18", 20, 100)
     imbalanced = values(OCSSettings, "ocs", "split-cifar100", imbalanced=True)
-    assert (imbalanced.lr_decay, imbalanced.tau, imbalanced.lam) == (0.875, 10, 0.01)
+    assert (imbalanced.lr_decay, imbalanced.tau, imbalanced.lam) == (0.875, 10, 1.0)
     assert values(OCSSettings, "ocs", "split-cifar100", scenario="class").capacity == 1000
     assert values(OCSSettings, "ocs", "split-cifar100", protocol="best").tau == 1
 

@@ -40,8 +40,17 @@ def test_another_setting_gets_a_row_that_names_it_and_no_number_of_the_paper() -
 
 
 def test_another_protocol_is_named_after_the_method() -> None:
-    table = table_of([run("uniform", 0, protocol="ocs-schedule"), run("uniform", 0, protocol="paper")])
-    assert set(table.rows) == {"uniform:ocs-schedule", "uniform"}
+    runs = [
+        run("uniform", 0, protocol="ocs-schedule", settings={"sweeps": 10}),
+        run("uniform", 0, protocol="paper", settings={"sweeps": 1}),
+    ]
+    assert set(table_of(runs).rows) == {"uniform:ocs-schedule", "uniform"}
+
+
+def test_the_same_settings_under_two_protocols_are_one_row() -> None:
+    runs = [run("ocs", 0, protocol="best"), run("ocs", 1, protocol="paper")]
+    (cell,) = table_of(runs).cells.values()
+    assert cell.done == 2
 
 
 def test_options_of_a_benchmark_belong_to_the_condition() -> None:

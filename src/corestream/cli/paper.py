@@ -42,6 +42,7 @@ ABOUT = {
     "class-incremental": "",
     "uniform-ocs": "",
     "partial-gradients": "",
+    "lambda": "the search behind every λ",
     "hyperparameters": "the appendix's beside ours",
     "figure3": "single samples' effect",
     "figure4": "curves",
@@ -110,13 +111,19 @@ def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
     """What is not made from a study's runs does not take a study's options."""
     taken = {
         "hyperparameters": (),
+        "lambda": ("benchmark", "methods", "tasks", "jobs", "results"),
         "ledger": ("seeds", "results"),
         "figure3": ("benchmark",),
         "minibatch-distance": ("benchmark", "seeds"),
     }.get(name, tuple(given))
     idle = [f"--{option}" for option, value in given.items() if value is not None and option not in taken]
     if idle:
-        raise ConfigError(f"`paper {name}` takes no {', '.join(idle)}: it is not made from runs of a study")
+        raise ConfigError(f"`paper {name}` takes no {', '.join(idle)}: {_why_idle(name)}")
+
+
+def _why_idle(name: str) -> str:
+    seeds = STUDIES[name].seeds if name in STUDIES else None
+    return f"its seed is {seeds[0]}" if seeds else "it is not made from runs of a study"
 
 
 def _narrowed(study: Study, benchmark: str | None, methods: str | None) -> Study:
@@ -155,7 +162,7 @@ def _show(
 ) -> None:
     table = plan.table(results)
     files = write_table(table, folder)
-    if plan.study.kind != "table" and any(cell.done for cell in table.cells.values()):
+    if plan.study.is_figure and any(cell.done for cell in table.cells.values()):
         from corestream.studies.figures.style import save
         from corestream.studies.illustrate import illustrate, note_on
 

@@ -53,12 +53,12 @@ class Row:
         return self.label.partition(":")[0]
 
 
-Kind = Literal["table", "curves", "memory sizes", "interpolation", "kept pictures", "t-SNE"]
+Kind = Literal["table", "search", "curves", "memory sizes", "interpolation", "kept pictures", "t-SNE"]
 
 
 @dataclass(frozen=True)
 class Study:
-    """A table or figure made from runs: every row under every condition."""
+    """A table or figure made from runs: every row under every condition, over the first `tasks` tasks, with seeds of its own if any."""
 
     name: str
     title: str
@@ -66,6 +66,12 @@ class Study:
     conditions: tuple[Condition, ...]
     kind: Kind = "table"
     metrics: tuple[str, ...] = ("accuracy", "forgetting")
+    tasks: int | None = None
+    seeds: tuple[int, ...] | None = None
+
+    @property
+    def is_figure(self) -> bool:
+        return self.kind not in ("table", "search")
 
     def cells(self) -> Iterator[tuple[Row, Condition]]:
         return ((row, condition) for condition in self.conditions for row in self.rows)

@@ -99,13 +99,15 @@ def _rich_word(word: Word) -> Text:
 
 
 def grid_to_markdown(grid: Grid) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
     rows = [[f"{w.text} ({w.verdict})" if w.verdict else w.text for w in row] for row in grid.rows]
     rule = ["---", *["---:"] * (len(grid.header) - 1)]
-    lines = [f"**{grid.title}**", "", line(grid.header), line(rule), *(line(row) for row in rows), ""]
+    head = [f"**{grid.title}**", "", markdown_line(grid.header), markdown_line(rule)]
+    lines = [*head, *map(markdown_line, rows), ""]
     return "\n".join(lines + [f"{note}\n" for note in grid.notes])
+
+
+def markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 LATEX_MARKS: dict[Verdict, str] = {

@@ -35,8 +35,8 @@ class Plan:
         cells = {}
         for row, condition in self.study.cells():
             place = (row.label, condition.key)
-            wanted = [(identity(config.to_dict()), config.seed) for config in self.configs[place]]
-            found = [known[key] for key in wanted if key in known]
+            wanted = {(identity(config.to_dict()), config.seed): config for config in self.configs[place]}
+            found = [_under(known[key], config) for key, config in wanted.items() if key in known]
             paper = paper_numbers.cell(self.study.name, condition.key, row.paper_label)
             cells[place] = make_cell(found, expected=len(wanted), paper=paper)
         if "ratio" in self.study.metrics:
@@ -54,8 +54,8 @@ class Plan:
 
 
 def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks: int | None = None) -> Plan:
-    """Every cell's configuration, validated, for each seed."""
-    configs = {}
+    """Every cell's configuration, validated, for each seed: the study's own where it has any."""
+    configs, seeds, tasks = {}, study.seeds or seeds, tasks or study.tasks
     for row, condition in study.cells():
         config = _configure(row, condition, device=device, tasks=tasks)
         if "usage" in study.metrics and config.settings["network"] != "resnet18":
@@ -90,6 +90,11 @@ def _configure(row: Row, condition: Condition, **choices: Any) -> RunConfig:
     if row.times_capacity == 1:
         return plain
     return config({**row.settings, "capacity": row.times_capacity * plain.settings["capacity"]})
+
+
+def _under(result: Result, config: RunConfig) -> Result:
+    """The result as the row's own: the same settings may have been reached from another protocol."""
+    return replace(result, config={**result.config, "protocol": config.protocol})
 
 
 def _with_ratios(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:

@@ -11,8 +11,9 @@ from corestream.errors import DataError
 from corestream.studies.files import canonical, sha256, write_atomically
 
 Status = Literal["done", "diverged", "failed"]
-# a run's seed, and where and how carefully it was made: runs of one table cell may differ in these
-OWN_TO_A_RUN = ("seed", "device", "deterministic", "record")
+# a run's seed, where and how carefully it was made, and whose settings it started from, which are all written out:
+# runs of one table cell may differ in these
+OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
 
 
 @dataclass(frozen=True)

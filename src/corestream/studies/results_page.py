@@ -8,12 +8,15 @@ from corestream.studies.commands import row_command
 from corestream.studies.config import RunConfig
 from corestream.studies.figures.style import save
 from corestream.studies.files import write_atomically
+from corestream.studies.formats import markdown_line
 from corestream.studies.illustrate import illustrate, note_on
 from corestream.studies.layout import HEADINGS, plus_minus
-from corestream.studies.plan import make_plan
+from corestream.studies.plan import identity, make_plan
 from corestream.studies.results import Result, read_results
-from corestream.studies.tables import Cell, Table
+from corestream.studies.search import search_sections
+from corestream.studies.tables import Cell, Table, make_cell
 
+Key = tuple[bytes, int]  # what a run is, and its seed
 HEAD = """# Results
 
 Written by `corestream paper ledger` from the runs kept under `results/`. Accuracy in per cent, mean ± sample standard
@@ -43,12 +46,15 @@ def results_page(
     figures: Mapping[str, str] | None = None,
 ) -> str:
     """The page's Markdown; studies without any result are left out."""
-    notes = notes or {}
+    notes, shown = notes or {}, set[Key]()
     parts = [HEAD, notes.get("introduction", "")]
     for study in STUDIES.values():
         table = make_plan(study, range(seeds)).table(results)
-        if study.kind == "table" and any(cell.results for cell in table.cells.values()):
-            parts += [f"## {table.title}\n", notes.get(study.name, ""), *_sections(table)]
+        shown |= {_key(result) for cell in table.cells.values() for result in cell.results}
+        if not study.is_figure and any(cell.results for cell in table.cells.values()):
+            sections = search_sections(study, table) if study.kind == "search" else _sections(table)
+            parts += [f"## {table.title}\n", notes.get(study.name, ""), *sections]
+    parts += _others([result for result in results if _key(result) not in shown], notes.get("others", ""))
     if figures:
         parts.append("## Figures\n")
     for name, file in (figures or {}).items():
@@ -91,12 +97,36 @@ def _sections(table: Table) -> Iterator[str]:
             header += [HEADINGS[metric], "paper", "verdict"]
         header += ["runs", "device", "time", "command"]
         yield f"### {condition}\n"
-        yield _line(header)
-        yield _line(["---"] * len(header))
+        yield markdown_line(header)
+        yield markdown_line(["---"] * len(header))
         for row, cell in shown.items():
-            yield _line(_words(row, cell, table.metrics))
+            yield markdown_line(_words(row, cell, table.metrics))
         reasons = sorted({cell.not_comparable for cell in shown.values() if cell.not_comparable})
         yield "\n" + "".join(f"Not comparable with the paper: {reason}.\n" for reason in reasons)
+
+
+def _others(results: Sequence[Result], note: str) -> Iterator[str]:
+    """What no table has: settings that were tried, or stood in a table before."""
+    groups: dict[bytes, list[Result]] = {}
+    for result in results:
+        groups.setdefault(identity(result.config), []).append(result)
+    if not groups:
+        return
+    header = ["Command", HEADINGS["accuracy"], HEADINGS["forgetting"], "runs", "device", "time"]
+    yield "## Other runs that are kept\n"
+    yield note
+    yield markdown_line(header)
+    yield markdown_line(["---"] * len(header))
+    for group in groups.values():
+        cell = make_cell(group)
+        metrics = [plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")]
+        command = f"`{row_command(RunConfig.from_dict(group[0].config), len(group))}`"
+        yield markdown_line([command, *metrics, *_facts(cell)])
+    yield ""
+
+
+def _key(result: Result) -> Key:
+    return identity(result.config), result.seed
 
 
 def _words(row: str, cell: Cell, metrics: Sequence[str]) -> list[str]:
@@ -105,9 +135,14 @@ def _words(row: str, cell: Cell, metrics: Sequence[str]) -> list[str]:
         own, paper = cell.measured.get(metric), cell.paper.get(metric)
         words += [plus_minus(own, metric), plus_minus(paper, metric), cell.verdict(metric)]
     config = RunConfig.from_dict(cell.results[0].config)
+    return [*words, *_facts(cell), f"`{row_command(config, cell.expected)}`"]
+
+
+def _facts(cell: Cell) -> list[str]:
+    """How many runs, where, and how long each took."""
     devices = ", ".join(sorted({result.device for result in cell.results if result.device}))
     runs = f"{cell.done}" + (f" ({cell.holes})" if cell.holes else "")
-    return [*words, runs, devices, _time(cell), f"`{row_command(config, cell.expected)}`"]
+    return [runs, devices, _time(cell)]
 
 
 def _time(cell: Cell) -> str:
@@ -116,7 +151,3 @@ def _time(cell: Cell) -> str:
         return ""
     seconds = 3600 * hours.mean
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-
-
-def _line(words: Sequence[str]) -> str:
-    return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |"

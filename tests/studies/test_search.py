@@ -1,0 +1,62 @@
+"""The search for λ: which value did best, how it is shown, and that the presets have what the kept runs found."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from corestream.learners.presets import CHOSEN_LAM
+from corestream.studies.catalogue import LAMBDAS, STUDIES
+from corestream.studies.config import make_config
+from corestream.studies.plan import make_plan
+from corestream.studies.results import Result, read_results
+from corestream.studies.results_page import results_page
+from corestream.studies.search import best, found_on
+
+KEPT = Path(__file__).parents[2] / "results"
+
+
+def tried(lam: float, accuracy: float | None, *, imbalanced: bool) -> Result:
+    config = make_config(
+        "rotated-mnist",
+        "gss",
+        overrides={"lam": lam},
+        seed=100,
+        tasks=5,
+        device="cuda",
+        imbalanced=imbalanced,
+    )
+    if accuracy is None:
+        return Result(config.to_dict(), {"average_accuracy": None, "matrix": []}, "diverged")
+    return Result(config.to_dict(), {"average_accuracy": accuracy, "matrix": []})
+
+
+def test_the_mean_over_the_streams_decides_and_what_diverged_cannot_win() -> None:
+    assert best({0.1: [90.0, 80.0], 1.0: [89.0, 82.0], 5.0: [95.0, math.nan]}) == 1.0
+    assert best({1.0: [90.0], 0.1: [90.0]}) == 0.1
+
+
+def test_the_page_shows_every_value_and_the_chosen_one_in_bold() -> None:
+    balanced = [tried(lam, 0.90 + lam / 1000, imbalanced=False) for lam in LAMBDAS]
+    rare = [tried(lam, None if lam == 10 else 0.80 + lam / 1000, imbalanced=True) for lam in LAMBDAS]
+    page = results_page([*balanced, *rare])
+    first, second = [line for line in page.splitlines() if line.startswith("| gss |")]
+    assert first == "| gss | balanced | 90.0 | 90.0 | 90.0 | 90.0 | 90.1 | **90.5** | 91.0 |"
+    assert second == "| gss | imbalanced | 80.0 | 80.0 | 80.0 | 80.0 | 80.1 | **80.5** | diverged |"
+    assert "`corestream paper lambda --benchmark rotated-mnist --device cuda`" in page
+    assert "Other runs" not in page
+
+
+def test_a_search_that_is_not_whole_chooses_nothing() -> None:
+    study = STUDIES["lambda"]
+    table = make_plan(study, [100]).table([tried(lam, 0.9, imbalanced=False) for lam in LAMBDAS])
+    assert found_on(study, table, "rotated-mnist") == {}
+
+
+@pytest.mark.parametrize("benchmark", CHOSEN_LAM)
+def test_the_presets_have_what_the_kept_search_found(benchmark: str) -> None:
+    study = STUDIES["lambda"]
+    found = found_on(study, make_plan(study, [100]).table(read_results(KEPT)), benchmark)
+    assert found
+    for method, values in found.items():
+        assert CHOSEN_LAM[benchmark][method] == best(values), method
