@@ -294,6 +294,34 @@ def test_a_draw_is_uniform(generator):
     assert float(((counts - expected) ** 2 / expected).sum()) / 0.75 < 7 + 5 * 14**0.5
 
 
+def test_a_draw_from_one_task_has_each_task_as_often_and_each_of_its_samples(generator):
+    memory = ReplayMemory(9, replay_from="task")
+    memory.store(candidates([0] * 9), generator=generator)
+    assert len(memory.draw(20, generator)) == 9
+    memory.store(candidates([0] * 3, task=1, start=20), generator=generator)
+    memory.load_state_dict(memory.state_dict())
+    tasks, ids = [], []
+    for _ in range(2000):
+        drawn = memory.sample(2, generator)
+        assert len(drawn) == 2
+        assert drawn.tasks[0] == drawn.tasks[1]
+        assert drawn.ids[0] != drawn.ids[1]
+        tasks.append(int(drawn.tasks[0]))
+        ids += drawn.ids.tolist()
+    shares = torch.bincount(torch.tensor(tasks)) / len(tasks)
+    kept = torch.tensor([4, 3]) / 7  # a task is drawn with the sample it was drawn by
+    assert torch.allclose(shares, kept, atol=0.05)
+    assert len(set(ids)) == 7
+    assert len(memory.draw(20, generator)) == 3  # as many as the smallest task has, whichever it is
+
+
+def test_a_reservoir_is_not_drawn_from_by_task():
+    with pytest.raises(ValueError, match="reservoir"):
+        ReplayMemory(9, policy="reservoir", replay_from="task")
+    with pytest.raises(ValueError, match="'memory' or 'task'"):
+        ReplayMemory(9, replay_from="class")
+
+
 def test_a_draw_comes_from_the_generator_given_alone(generator):
     memory = ReplayMemory(8)
     memory.store(candidates([0] * 8), generator=generator)

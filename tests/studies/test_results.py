@@ -5,7 +5,8 @@ import pytest
 from corestream.errors import DataError
 from corestream.studies.results import Result, differing_fields, read_results, write_result
 
-CONFIG = {"benchmark": "folder:/a b/c", "method": "mc-sgd+ocs", "seed": 3, "settings": {"tau": 1.0}}
+SETTINGS = {"replay_from": "task", "tau": 1.0}
+CONFIG = {"benchmark": "folder:/a b/c", "method": "mc-sgd+ocs", "seed": 3, "settings": SETTINGS}
 
 
 def test_a_result_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -13,6 +14,13 @@ def test_a_result_comes_back_as_it_was_written(tmp_path: Path) -> None:
     path = write_result(result, tmp_path)
     assert path.parent == tmp_path
     assert read_results(tmp_path) == [result]
+
+
+def test_a_run_older_than_a_setting_was_made_as_it_is_by_default(tmp_path: Path) -> None:
+    older = Result({**CONFIG, "settings": {"tau": 1.0}}, {"matrix": []}, device="cpu")
+    write_result(older, tmp_path)
+    (found,) = read_results(tmp_path)
+    assert found.config["settings"] == {"replay_from": "memory", "tau": 1.0}
 
 
 def test_a_foreign_file_is_named(tmp_path: Path) -> None:
@@ -27,6 +35,6 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_seed_and_device_may_differ_and_no_setting() -> None:
-    other = {**CONFIG, "seed": 4, "settings": {"tau": 2.0}}
+    other = {**CONFIG, "seed": 4, "settings": {**SETTINGS, "tau": 2.0}}
     assert differing_fields([Result(CONFIG, {}), Result({**CONFIG, "seed": 9, "device": "cuda"}, {})]) == []
     assert differing_fields([Result(CONFIG, {}), Result(other, {})]) == ["settings.tau"]

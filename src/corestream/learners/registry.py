@@ -16,7 +16,7 @@ from .settings import Settings
 # Settings that describe the network, the optimiser, the data or the memory; the others are the learner's arguments.
 NETWORK = {"network", "width", "form", "norm", "dropout"}
 TRAINING = {"lr", "momentum", "batch_size", "sweeps", "test_batch_size", "enlarge"}
-MEMORY = {"capacity", "policy"}
+MEMORY = {"capacity", "policy", "replay_from"}
 NOT_ARGUMENTS = NETWORK | TRAINING | MEMORY
 
 
@@ -119,7 +119,8 @@ def _memory(method: Method, settings: Settings, stream: StreamClasses) -> Replay
     tasks = stream.num_tasks if policy == "fixed" else None
     # one sample per class is a balance by class, whatever the method does elsewhere
     balance = "class" if policy == "per-class" else method.balance
-    return ReplayMemory(capacity, policy=policy, balance=balance, tasks=tasks)
+    replay_from: str = getattr(settings, "replay_from", "memory")
+    return ReplayMemory(capacity, policy=policy, balance=balance, tasks=tasks, replay_from=replay_from)
 
 
 def _check_capacity(capacity: int, policy: str, stream: StreamClasses) -> None:

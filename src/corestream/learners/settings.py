@@ -82,6 +82,13 @@ class SharedMemorySettings(MemorySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplayedSettings(SharedMemorySettings):
+    """A replay batch comes from all tasks in the "memory", or from one "task" at a time."""
+
+    replay_from: Literal["memory", "task"] = "memory"
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdaptSettings(MemorySettings):
     """The replay loss has weight `lam`. `adapt` is current-task adaptation: the method also chooses the k samples of
     each batch to train on. Where k is not given, the batches become `enlarge` times larger and are swept as often,
@@ -114,7 +121,7 @@ class MIRSettings(AdaptSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoresetSettings(AdaptSettings, SharedMemorySettings):
+class CoresetSettings(AdaptSettings, ReplayedSettings):
     """Replay with `lam`, a share of the memory per task, and adaptation."""
 
 
@@ -134,7 +141,7 @@ class BilevelSettings(CoresetSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorOCSSettings(SharedMemorySettings):
+class VectorOCSSettings(ReplayedSettings):
     """The arguments of OCS that do not need gradients; `weights` are those of S, V and A."""
 
     k: Count = 10

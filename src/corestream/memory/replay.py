@@ -21,12 +21,21 @@ class ReplayMemory:
     - "per-class": one sample of each of a task's classes.
     - "reservoir": a uniform sample of all that passed; `add` it as it comes.
 
+    With `replay_from="task"` what is drawn at once comes from one task, any of them by chance: a network that normalises by its batch
+    then meets a task's own statistics, as in a test. With "memory" it comes from all of them.
+
     `balance` spreads a task's share over classes ("class"), over the groups a callable makes of the targets, or over nothing (None).
     Inputs may be a tensor or a tuple or dict of tensors, of any shape and dtype; they stay on the device they came on.
     """
 
     def __init__(
-        self, capacity: int, *, policy: str = "quota", balance: Balance = "class", tasks: int | None = None
+        self,
+        capacity: int,
+        *,
+        policy: str = "quota",
+        balance: Balance = "class",
+        tasks: int | None = None,
+        replay_from: str = "memory",
     ) -> None:
         if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
             raise ValueError(f"capacity must be a whole number of at least 1, got {capacity!r}")
@@ -38,8 +47,16 @@ class ReplayMemory:
             raise ValueError("tasks, the number of tasks T, goes with policy='fixed' and with no other")
         if tasks is not None and not 1 <= tasks <= capacity:
             raise ValueError(f"tasks must be between 1 and the capacity of {capacity}, got {tasks}")
+        if replay_from not in ("memory", "task"):
+            raise ValueError(f"replay_from must be 'memory' or 'task', got {replay_from!r}")
+        if replay_from == "task" and policy == "reservoir":
+            raise ValueError(
+                "replay_from='task' is for memories with a share for each task, not for a reservoir"
+            )
         self.capacity, self.policy, self.balance, self.tasks_expected = capacity, policy, balance, tasks
+        self.replay_from = replay_from
         self._kept: Samples | None = None
+        self._smallest_share = 0  # samples of the task that has the fewest
         self._reservoir = Reservoir(capacity) if policy == "reservoir" else None
         self._passed = 0  # samples the reservoir holds
 
@@ -83,7 +100,7 @@ class ReplayMemory:
         return dict(zip(tasks.tolist(), numbers.tolist(), strict=True))
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Samples:
-        """`count` samples drawn uniformly without replacement, all of them where fewer are kept."""
+        """`count` samples drawn uniformly without replacement, fewer where a task or the memory has fewer."""
         if count < 1:
             raise ValueError(f"count must be at least 1, got {count}")
         return self.samples[self.draw(count, generator)]
@@ -91,7 +108,12 @@ class ReplayMemory:
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """The positions in `samples` of a uniform draw without replacement."""
         keys = torch.rand(len(self), generator=generator, device=self.targets.device)
-        return keys.topk(min(count, len(self))).indices
+        if self.replay_from == "memory":
+            return keys.topk(min(count, len(self))).indices
+        tasks = self.samples.tasks
+        one = torch.randint(len(self), (1,), generator=generator, device=tasks.device)
+        # as many whichever task it is: a captured step cannot change its shapes
+        return keys.masked_fill(tasks != tasks[one], -1).topk(min(count, self._smallest_share)).indices
 
     def add(self, samples: Samples, generator: torch.Generator | None = None) -> None:
         """Let samples pass by a reservoir."""
@@ -129,13 +151,18 @@ class ReplayMemory:
             raise ValueError(
                 f"the memory's capacity of {self.capacity} is too small: {len(kept)} samples are to be kept under policy={self.policy!r}"
             )
-        self._kept = kept
+        self._keep(kept)
 
     def replace(self, samples: Samples) -> None:
         """Set what is kept, for methods with a policy of their own."""
         if len(samples) > self.capacity:
             raise ValueError(f"{len(samples)} samples do not fit a memory of capacity {self.capacity}")
+        self._keep(samples)
+
+    def _keep(self, samples: Samples) -> None:
         self._kept = samples
+        if self.replay_from == "task" and len(samples):
+            self._smallest_share = int(torch.unique(samples.tasks, return_counts=True)[1].min())
 
     def quota(self, candidates: Samples) -> int:
         """How many of a new task's candidates `store` would keep."""
@@ -201,4 +228,6 @@ class ReplayMemory:
             return
         prefix = "samples."
         columns = {n.removeprefix(prefix): v.clone() for n, v in state.items() if n.startswith(prefix)}
-        self._kept = Samples.from_state_dict(columns) if columns else None
+        self._kept = None
+        if columns:
+            self._keep(Samples.from_state_dict(columns))

@@ -17,6 +17,7 @@ from ..gradients import PerSampleGradients
 from ..gradients.precision import full_precision
 
 ROUTES = ("auto", "gram", "linear")
+IN_PARTS = 1.5  # how many multiplications of one table cost as much as one in several smaller steps
 
 
 class Criteria(NamedTuple):
@@ -65,7 +66,7 @@ def joint_criteria(both: PerSampleGradients, count: int, route: str = "auto") ->
         both.pass_cost(len(both)), both.gram_cost(len(both), others)
     )
     if _checked(route) == "linear" or (
-        route == "auto" and both.gram_cost(len(both), len(both)) > 1.2 * apart
+        route == "auto" and both.gram_cost(len(both), len(both)) > IN_PARTS * apart
     ):
         both.norms()  # once for all
         return gradient_criteria(both[:count], both[count:], route)

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from corestream import learners
 from corestream.errors import DataError
 from corestream.studies.files import canonical, sha256, write_atomically
 
@@ -14,6 +15,7 @@ Status = Literal["done", "diverged", "failed"]
 # a run's seed, where and how carefully it was made, and whose settings it started from, which are all written out:
 # runs of one table cell may differ in these
 OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
+SINCE = {"replay_from": "memory"}  # settings younger than some kept runs, and how these were made
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def _read(path: Path) -> Result:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         return Result(
-            config=dict(record["config"]),
+            config=_completed(record["config"]),
             accuracy=dict(record["accuracy"]),
             status=record.get("status", "done"),
             note=str(record.get("note", "")),
@@ -84,6 +86,14 @@ def _read(path: Path) -> Result:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not a result that corestream wrote ({error}); move it away") from error
+
+
+def _completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With the settings that its method has got since the run was made."""
+    method = learners.METHODS.get(config["method"])
+    known = {field.name for field in fields(method.settings)} if method is not None else set()
+    since = {name: value for name, value in SINCE.items() if name in known}
+    return {**config, "settings": {**since, **config.get("settings", {})}}
 
 
 def differing_fields(results: Iterable[Result]) -> list[str]:
