@@ -53,3 +53,15 @@ def test_a_sample_of_the_files_is_told() -> None:
     page = results_page([result])
     assert "not comparable" in page
     assert "Not comparable with the paper: svhn: a sample." in page
+
+
+def test_runs_that_no_table_has_stand_at_the_end_with_their_commands() -> None:
+    tried = [kept("ocs", seed, 0.81, overrides={"tau": 7.0}) for seed in (0, 1)]
+    other = [kept("ocs", seed, 0.80, overrides={"tau": 8.0}) for seed in (100, 101)]
+    page = results_page([kept("ocs", 0, 0.82), *tried, *other])
+    rest = page[page.index("## Other runs that are kept") :]
+    first = "`corestream compare rotated-mnist --methods ocs --seeds 2 --device cuda --tau 7` | 81.0 ± 0.0 |"
+    assert first in rest
+    second = "`corestream run rotated-mnist --method ocs --seed 100 --device cuda --tau 8`, and with seed 101 | 80.0"
+    assert second in rest
+    assert "82.0" not in rest

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from corestream.studies.catalogue import STUDIES
-from corestream.studies.commands import row_command
+from corestream.studies.commands import command_of, row_command
 from corestream.studies.config import RunConfig
 from corestream.studies.figures.style import save
 from corestream.studies.files import write_atomically
@@ -120,9 +120,16 @@ def _others(results: Sequence[Result], note: str) -> Iterator[str]:
     for group in groups.values():
         cell = make_cell(group)
         metrics = [plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")]
-        command = f"`{row_command(RunConfig.from_dict(group[0].config), len(group))}`"
-        yield markdown_line([command, *metrics, *_facts(cell)])
+        yield markdown_line([_command(group), *metrics, *_facts(cell)])
     yield ""
+
+
+def _command(group: Sequence[Result]) -> str:
+    config, seeds = RunConfig.from_dict(group[0].config), [result.seed for result in group]
+    if sorted(seeds) == list(range(len(seeds))):
+        return f"`{row_command(config, len(seeds))}`"
+    more = ", ".join(map(str, seeds[1:]))
+    return f"`{command_of(config)}`" + (f", and with seed {more}" if more else "")
 
 
 def _key(result: Result) -> Key:
