@@ -46,3 +46,13 @@ def test_a_row_is_made_by_compare() -> None:
     assert row_command(config, 5) == (
         "corestream compare rotated-mnist --methods ocs --seeds 5 --imbalanced --device cuda --lam 1"
     )
+
+
+def test_the_papers_settings_are_named_where_ours_are_the_default() -> None:
+    ours = make_config("split-cifar100", "ocs")
+    papers = make_config("split-cifar100", "ocs", protocol="paper")
+    assert (ours.protocol, ours.settings["tau"]) == ("best", 1.0)
+    assert (papers.protocol, papers.settings["tau"]) == ("paper", 1000.0)
+    assert "--protocol paper" in command_of(papers)
+    assert "--protocol" not in command_of(ours)
+    assert "--protocol" not in command_of(make_config("split-cifar100", "uniform", protocol="paper"))

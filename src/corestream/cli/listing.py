@@ -48,7 +48,7 @@ def settings(
     method: Annotated[str, typer.Argument(help="A name from `corestream list methods`.")],
     benchmark: Annotated[str, typer.Option(help="Whose values to show.")] = "rotated-digits",
     imbalanced: Annotated[bool, typer.Option("--imbalanced")] = False,
-    protocol: Annotated[str, typer.Option(help="Whose settings: the paper's, or ours.")] = "paper",
+    protocol: Annotated[str | None, typer.Option(help=opt.PROTOCOL)] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Every hyperparameter of a method, with its value on a benchmark; each is an option of `run`."""

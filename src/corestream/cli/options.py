@@ -41,9 +41,8 @@ DataDir = Annotated[
     typer.Option(help="Where the files are.", envvar="CORESTREAM_DATA", rich_help_panel=STREAM),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Never download.", rich_help_panel=STREAM)]
-Protocol = Annotated[
-    str | None, typer.Option(help="Whose settings: the paper's, or ours.", rich_help_panel=MAKING)
-]
+PROTOCOL = "Whose settings: paper, best (ours), or ocs-schedule; otherwise best where there are any."
+Protocol = Annotated[str | None, typer.Option(help=PROTOCOL, rich_help_panel=MAKING)]
 Device = Annotated[
     str | None, typer.Option(help="auto, cpu or cuda; otherwise auto.", rich_help_panel=MAKING)
 ]

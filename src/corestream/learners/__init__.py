@@ -15,7 +15,7 @@ from .kmeans import KMeansEmbedding, KMeansFeatures
 from .mc_sgd import MCSGD, MCSGDOCS
 from .methods import METHODS
 from .ocs import OCS
-from .presets import PROTOCOLS
+from .presets import PROTOCOLS, default_protocol
 from .registry import Method, build, describe, names, register, settings
 from .rehearsal import Rehearsal
 from .uniform import Uniform
@@ -49,6 +49,7 @@ __all__ = [
     "Uniform",
     "UniformOCS",
     "build",
+    "default_protocol",
     "describe",
     "names",
     "register",

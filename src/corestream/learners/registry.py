@@ -10,7 +10,7 @@ from torch import nn
 from ..errors import ConfigError
 from ..memory import ReplayMemory
 from .base import Learner
-from .presets import preset
+from .presets import default_protocol, preset
 from .settings import Settings
 
 # Settings that describe the network, the optimiser, the data or the memory; the others are the learner's arguments.
@@ -71,10 +71,10 @@ def settings(
     *,
     imbalanced: bool = False,
     scenario: str | None = None,
-    protocol: str = "paper",
+    protocol: str | None = None,
 ) -> Settings:
-    """A method's hyperparameters on a benchmark; `dataclasses.replace` changes some of them."""
-    kind = find(method).settings
+    """A method's hyperparameters on a benchmark, the paper's or the best known; `dataclasses.replace` changes some of them."""
+    kind, protocol = find(method).settings, protocol or default_protocol(method, benchmark)
     return preset(kind, method, benchmark, imbalanced=imbalanced, scenario=scenario, protocol=protocol)
 
 

@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from corestream import learners
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, description, make_config
 
 SWITCHES = ("imbalanced", "deterministic")
-VALUES = ("noise", "label_noise", "tasks", "protocol", "device")
+VALUES = ("noise", "label_noise", "tasks", "device")
 PLAIN = RunConfig("", "")
 
 
@@ -29,6 +30,8 @@ def _choices(config: RunConfig) -> list[str]:
     for name in VALUES:
         if (value := getattr(config, name)) != getattr(PLAIN, name) or name == "device":
             words += _option(name, value)
+    if config.protocol != learners.default_protocol(config.method, config.benchmark):
+        words += _option("protocol", config.protocol)
     scenario, options = unusual_choices(config.to_dict())
     words += _option("scenario", scenario) if scenario else []
     words += _option("record", config.record) if config.record else []

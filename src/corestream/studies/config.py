@@ -85,13 +85,20 @@ class RunConfig:
 
 
 def make_config(
-    benchmark: str, method: str, *, overrides: Mapping[str, Any] | None = None, **choices: Any
+    benchmark: str,
+    method: str,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    protocol: str | None = None,
+    **choices: Any,
 ) -> RunConfig:
     """A method on a benchmark: its own settings there, replaced by `overrides`, all of them validated.
 
     `choices` are RunConfig's other fields: seed, noise, device and so on.
     """
-    config = RunConfig(canonical_benchmark(benchmark), check_method(method), **choices)
+    benchmark, method = canonical_benchmark(benchmark), check_method(method)
+    protocol = protocol or learners.default_protocol(method, benchmark)
+    config = RunConfig(benchmark, method, protocol=protocol, **choices)
     known = description(config.benchmark)
     # a default said aloud is no other run
     scenario, options = known.checked_scenario(config.scenario), known.checked_options(config.options)

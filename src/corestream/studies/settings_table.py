@@ -27,7 +27,7 @@ def settings_records() -> list[dict[str, Any]]:
         paper = paper_numbers.hyperparameters(benchmark)
         for name, (method, setting) in {**PARAMETERS, **OURS_ALONE}.items():
             balanced, imbalanced = (
-                make_config(benchmark, method, imbalanced=imbalanced).settings[setting]
+                make_config(benchmark, method, imbalanced=imbalanced, protocol="paper").settings[setting]
                 for imbalanced in (False, True)
             )
             said = paper.get(name)
