@@ -29,6 +29,13 @@ def test_a_foreign_file_is_named(tmp_path: Path) -> None:
         read_results(tmp_path)
 
 
+def test_a_status_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    path = write_result(Result(CONFIG, {"matrix": []}), tmp_path)
+    path.write_text(path.read_text().replace('"done"', '"eone"'))
+    with pytest.raises(DataError, match="its status is 'eone'"):
+        read_results(tmp_path)
+
+
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere"):
         read_results(tmp_path / "nowhere")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from corestream import learners
 from corestream.errors import DataError
@@ -75,10 +75,13 @@ def read_results(folder: Path) -> list[Result]:
 def _read(path: Path) -> Result:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        status = record.get("status", "done")
+        if status not in get_args(Status):
+            raise ValueError(f"its status is {status!r}")
         return Result(
             config=_completed(record["config"]),
             accuracy=dict(record["accuracy"]),
-            status=record.get("status", "done"),
+            status=status,
             note=str(record.get("note", "")),
             files_note=str(record.get("files_note", "")),
             device=str(record.get("device", "")),
