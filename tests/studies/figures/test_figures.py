@@ -95,5 +95,6 @@ def test_a_long_note_stays_on_the_figure(tmp_path: Path) -> None:
 
 
 def test_ocs_has_its_colour_in_every_figure() -> None:
-    assert colour_of("ocs", ["a", "ocs"]) == colour_of("ocs", ["ocs"])
+    assert colour_of("icarl", ["a", "icarl", "ocs"]) == colour_of("icarl", ["uniform", "icarl"])
+    assert colour_of("a", ["a", "ocs", "gss"]) not in {colour_of(name, []) for name in ("ocs", "gss")}
     assert colour_of("a", ["a", "ocs", "b"]) != colour_of("b", ["a", "ocs", "b"])

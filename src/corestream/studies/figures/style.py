@@ -8,18 +8,23 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers tell apart; OCS always has the first
+# Okabe and Ito's colours, which colour-blind readers tell apart
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#b3a100")
+
+# the methods of the paper's figures, in the order of those colours
+METHODS = ("ocs", "uniform", "icarl", "stable-sgd", "gss", "er-mir", "bilevel")
 
 NOTE_LETTERS = 17  # of a note in one inch
 
 
 def colour_of(name: str, names: Sequence[str]) -> str:
-    """A method's colour: OCS the same in every figure, the others by their place among `names`."""
-    if name == "ocs":
-        return COLOURS[0]
-    others = [other for other in names if other != "ocs"]
-    return COLOURS[1 + others.index(name) % (len(COLOURS) - 1)]
+    """A method's colour: the same in every figure for those of the paper's, for others a free one by their place among `names`."""
+    if name in METHODS:
+        return COLOURS[METHODS.index(name)]
+    free = [colour for method, colour in zip(METHODS, COLOURS, strict=False) if method not in names]
+    free += COLOURS[len(METHODS) :]
+    others = [other for other in names if other not in METHODS]
+    return free[others.index(name) % len(free)]
 
 
 def panels(
