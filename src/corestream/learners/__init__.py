@@ -18,6 +18,7 @@ from .ocs import OCS
 from .presets import PROTOCOLS, default_protocol
 from .registry import Method, build, describe, names, register, settings
 from .rehearsal import Rehearsal
+from .stable_sgd import StableSGD
 from .uniform import Uniform
 from .uniform_ocs import UniformOCS
 from .vector_ocs import FeatOCS, InputOCS
@@ -45,6 +46,7 @@ __all__ = [
     "Learner",
     "Method",
     "Rehearsal",
+    "StableSGD",
     "Step",
     "Uniform",
     "UniformOCS",

@@ -11,8 +11,7 @@ from .base import Learner, Step, weighted_mean
 class Finetune(Learner):
     """Each batch is one step down its mean loss; with `k`, that of k random samples of it.
 
-    Multitask is this on all tasks' data at once; Stable SGD (Mirzadeh et al. 2020) is this with dropout, a large
-    first learning rate and a decay with each task.
+    Multitask is this on all tasks' data at once.
     """
 
     def __init__(

@@ -26,9 +26,11 @@ from .settings import (
     OCSSettings,
     Settings,
     SharedMemorySettings,
+    StableSGDSettings,
     UniformOCSSettings,
     VectorOCSSettings,
 )
+from .stable_sgd import StableSGD
 from .uniform import Uniform
 from .uniform_ocs import UniformOCS
 from .vector_ocs import FeatOCS, InputOCS
@@ -37,7 +39,12 @@ for method in (
     Method("finetune", "plain SGD over the sequence of tasks", Finetune, Settings),
     Method("multitask", "plain SGD on all tasks' data at once: the upper bound", Finetune, Settings),
     Method("ewc", "a quadratic penalty by the Fisher diagonal holds important weights", EWC, EWCSettings),
-    Method("stable-sgd", "dropout, a large first learning rate and its decay per task", Finetune, Settings),
+    Method(
+        "stable-sgd",
+        "dropout, a large first learning rate and its decay per task",
+        StableSGD,
+        StableSGDSettings,
+    ),
     Method(
         "a-gem",
         "the gradient is projected where it conflicts with the memory's",

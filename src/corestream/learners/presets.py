@@ -98,7 +98,7 @@ OWN: dict[str, dict[str, Values]] = {
     },
     "stable-sgd": {
         "rotated-digits": {"lr": 0.02, "lr_decay": 0.8, "dropout": 0.25},
-        "rotated-mnist": {"lr": 0.1, "lr_decay": 0.55, "dropout": 0.5},
+        "rotated-mnist": {"lr": 0.05, "lr_decay": 0.5, "dropout": 0.5},
         "permuted-mnist": {"lr": 0.03, "lr_decay": 0.8, "dropout": 0.5},
         "split-cifar100": {"lr": 0.1, "lr_decay": 0.8},
         "split-tinyimagenet": {"lr": 0.03, "lr_decay": 0.8},

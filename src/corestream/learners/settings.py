@@ -56,6 +56,13 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StableSGDSettings(Settings):
+    """`lr_floor` is where the decay of the learning rate ends."""
+
+    lr_floor: NotNegative = 5e-5
+
+
+@dataclass(frozen=True, kw_only=True)
 class EWCSettings(Settings):
     """`penalty` weighs Σ F (θ − θ*)²/2 against the loss."""
 

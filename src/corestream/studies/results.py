@@ -15,7 +15,10 @@ Status = Literal["done", "diverged", "failed"]
 # a run's seed, where and how carefully it was made, and whose settings it started from, which are all written out:
 # runs of one table cell may differ in these
 OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
-SINCE = {"replay_from": "memory"}  # settings younger than some kept runs, and how these were made
+SINCE = {
+    "replay_from": "memory",
+    "lr_floor": 0.0,
+}  # settings younger than some kept runs, and how these were made
 
 
 @dataclass(frozen=True)

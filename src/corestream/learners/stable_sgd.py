@@ -1,0 +1,35 @@
+"""Stable SGD (Mirzadeh et al. 2020): what the training regime alone does against forgetting."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..gradients.calling import LossFn
+from .finetune import Finetune
+
+
+class StableSGD(Finetune):
+    """Finetune of a network with dropout, whose learning rate begins large and decays with each task, but not below `lr_floor`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        lr_floor: float = 5e-5,
+        k: int | None = None,
+        loss_fn: LossFn | None = None,
+        lr_decay: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(model, optimizer, k=k, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
+        if lr_floor < 0:
+            raise ValueError(f"lr_floor must not be negative, got {lr_floor}")
+        self.lr_floor = lr_floor
+
+    def end_task(self, data: Iterable[Any] | None = None) -> None:
+        super().end_task(data)
+        for group in self.optimizer.param_groups:
+            group["lr"] = max(group["lr"], self.lr_floor)
