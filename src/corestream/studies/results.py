@@ -78,6 +78,8 @@ def read_results(folder: Path) -> list[Result]:
 def _read(path: Path) -> Result:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict) or not isinstance(record["config"], dict):
+            raise ValueError("it describes no run")
         status = record.get("status", "done")
         if status not in get_args(Status):
             raise ValueError(f"its status is {status!r}")
