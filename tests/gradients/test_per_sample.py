@@ -230,3 +230,22 @@ def test_a_sum_over_some_rows_is_that_of_their_weights_among_all():
         torch.testing.assert_close(grads.combine(weights, rows)[name], value)
     with pytest.raises(ValueError, match=r"weights must have shape \[3\], one a row, got \[8\]"):
         grads.combine(among_all, rows)
+
+
+def test_the_sum_of_all_is_that_of_the_oracle_and_needs_no_norms(grads, oracle, model, batch):
+    expected = {name: rows.sum(0) for name, rows in oracle(model, batch).items()}
+    torch.testing.assert_close(grads.total(), expected)
+    assert grads._norms is None
+
+
+@pytest.mark.parametrize("bad", [torch.nan, 0.0], ids=["loss", "gradient"])
+def test_the_sum_of_all_leaves_out_what_is_not_finite(bad):
+    def loss_fn(outputs, targets):
+        return outputs.sum(1).clamp_min(0).sqrt()  # at 0 its slope is infinite
+
+    model, x = nn.Linear(3, 2, bias=False), torch.randn(4, 3).abs()
+    nn.init.ones_(model.weight)
+    x[2] = bad
+    grads = per_sample_gradients(model, loss_fn, (x, torch.zeros(4)))
+    kept = per_sample_gradients(model, loss_fn, (x[[0, 1, 3]], torch.zeros(3)))
+    torch.testing.assert_close(grads.total(), kept.combine(torch.ones(3)))

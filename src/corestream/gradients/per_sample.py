@@ -1,5 +1,6 @@
 """What would each sample do to the model? Inner products of the samples' gradients, from the layers' factors."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from .blocks.block import Index, taken
 from .precision import full_precision
 
 LAUNCH_COST = 2 * 10**8
+SMALL = 2**14  # entries
 
 
 class PerSampleGradients:
@@ -107,6 +109,23 @@ class PerSampleGradients:
             )
         return self._summed("combine", [block.select(rows) for block in self._blocks], weights)
 
+    @full_precision
+    def total(self) -> dict[str, Tensor]:
+        """Σ_n g_n, without the norm of each sample, which would cost more.
+
+        Where the sum is finite every sample was; otherwise those that are not are found and left out. A card is not asked: there those
+        with a finite loss are summed, whatever their gradients are.
+        """
+        ones = torch.ones_like(self.losses)
+        if self._finite is not None:
+            return self._reduce("combine", ones)
+        if self.losses.is_cuda:
+            keep = torch.isfinite(self.losses)
+            return self._summed("combine", [block.masked(keep) for block in self._blocks], ones)
+        sums = self._summed("combine", self._blocks, ones)
+        finite = all(bool(part.sum().isfinite()) for part in sums.values())
+        return sums if finite else self._reduce("combine", ones)
+
     def squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:
         """Σ_n w_n g_n∘g_n, w_n = 1 when none are given: the Fisher diagonal, up to its scale."""
         return self._reduce("squares", torch.ones_like(self._square_norms()) if weights is None else weights)
@@ -164,7 +183,9 @@ class PerSampleGradients:
         return self._sum((mine.gram(theirs) for mine, theirs in matched), len(self), len(other))
 
     def _sum(self, products: Iterable[Tensor], *shape: int) -> Tensor:
-        """One after the other, so that no two of them are held beside their sum."""
+        """Small ones at once; large ones one after the other, so that no two of them are held beside their sum."""
+        if math.prod(shape) <= SMALL and (parts := list(products)):
+            return torch.stack(parts).sum(0)
         total: Tensor | None = None
         for product in products:
             total = product if total is None else total.add_(product)

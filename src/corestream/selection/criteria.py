@@ -135,8 +135,9 @@ def _affinity(grads: PerSampleGradients, reference: PerSampleGradients, route: s
     n, m = len(grads), len(reference)
     linear = grads.pass_cost(n + m)
     if route == "linear" or (route == "auto" and linear < grads.gram_cost(n + m, m)):
-        total = reference.combine(torch.ones_like(reference.losses))
-        return grads.dot(total) * (inverse * _inverse_root(_square(total)))
+        total = reference.total()
+        squared = _square(total)
+        return torch.where(squared.isfinite(), grads.dot(total) * (inverse * _inverse_root(squared)), 0)
     return grads.gram(reference).sum(1) * (inverse * _inverse_root(reference.gram().sum()))
 
 

@@ -70,6 +70,7 @@ TRANSPOSED_OPTIONS = {
     "dilation": {"dilation": 2},
     "groups": {"groups": 2},
     "all": {"stride": 2, "padding": 1, "output_padding": 1, "dilation": 2, "groups": 2},
+    "output padding that no step reaches": {"dilation": 3, "output_padding": 2, "padding": 1},
     "without bias": {"bias": False},
 }
 

@@ -10,6 +10,8 @@ from .mixed import Mixed
 from .outer import Outer
 from .rows import Rows
 
+SMALL = 4096  # entries a sample
+
 
 def assemble(blocks: Sequence[Block], max_bytes: int) -> list[Block]:
     """Join the calls of one layer, and sum what reaches one parameter in several ways."""
@@ -22,7 +24,16 @@ def assemble(blocks: Sequence[Block], max_bytes: int) -> list[Block]:
         clean = all(len(company[name]) == 1 for name in block.shapes)
         for part in [block] if clean else _singles(block):
             by_names[tuple(part.shapes)].append(part)
-    return [_sum(parts, max_bytes) for parts in by_names.values()]
+    return _with_small_rows_joined([_sum(parts, max_bytes) for parts in by_names.values()])
+
+
+def _with_small_rows_joined(blocks: list[Block]) -> list[Block]:
+    """A network's norms and biases are many and small: together they take one operation where each would take its own."""
+    small = [block for block in blocks if isinstance(block, Rows) and block.flat.shape[1] <= SMALL]
+    if len(small) < 2:
+        return blocks
+    others = [block for block in blocks if not any(block is one for one in small)]
+    return [*others, Rows.joined(small)]
 
 
 def _singles(block: Block) -> Iterable[Block]:
@@ -38,7 +49,7 @@ def _sum(parts: list[Block], max_bytes: int) -> Block:
         return first
     if all(isinstance(part, Rows) for part in parts):
         assert isinstance(first, Rows)
-        return Rows(first.name, torch.stack([part.values for part in parts if isinstance(part, Rows)]).sum(0))
+        return Rows(first.shapes, torch.stack([part.flat for part in parts if isinstance(part, Rows)]).sum(0))
     outers = [part for part in parts if isinstance(part, Outer)]
     if len(outers) == len(parts) and len({(o.left.groups, o.left.width) for o in outers}) == 1:
         return outers[0].joined(*outers[1:])

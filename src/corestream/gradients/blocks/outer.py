@@ -1,6 +1,8 @@
 """Per-sample gradients that are sums of outer products: linear and convolutional layers."""
 
 from collections.abc import Iterator
+from copy import copy
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -118,12 +120,13 @@ class Outer(Block):
         return torch.cat(strips, dim=1)
 
     def _gram_by_rows(self, other: "Outer") -> Tensor:
-        total = self._zeros(len(self), len(other))
+        total: Tensor | None = None
+        for mine, theirs in self._row_chunks(other):
+            total = mine @ theirs.T if total is None else total.addmm_(mine, theirs.T)
+        assert total is not None, "a layer has at least one output"
         if self.bias is not None:
             biases = self._bias_rows()
             total.addmm_(biases, (biases if other is self else other._bias_rows()).T)
-        for mine, theirs in self._row_chunks(other):
-            total.addmm_(mine, theirs.T)
         return total
 
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
@@ -230,26 +233,32 @@ class Outer(Block):
 
     # Parts
 
-    def select(self, index: Index) -> "Outer":
+    def select(self, index: Index) -> Self:
         return self._with(self.left.select(index), self.right.select(index))
 
-    def masked(self, keep: Tensor) -> "Outer":
+    def masked(self, keep: Tensor) -> Self:
         return self._with(self.left.masked(keep), self.right.masked(keep))
 
     def joined(self, *others: "Outer") -> "Outer":
         """The same layer called several times."""
         calls = (self, *others)
-        return self._with(Joined([call.left for call in calls]), Joined([call.right for call in calls]))
-
-    def _with(self, left: Factor, right: Factor) -> "Outer":
+        left, right = Joined([call.left for call in calls]), Joined([call.right for call in calls])
         return Outer(self.weight, self.shape, left, right, self.bias, self.max_bytes)
+
+    def _with(self, left: Factor, right: Factor) -> Self:
+        twin = copy(self)
+        twin.left, twin.right = left, right
+        return twin
 
     def only(self, names: frozenset[str]) -> Block | None:
         if self.weight in names:
-            bias = self.bias if self.bias in names else None
-            return Outer(self.weight, self.shape, self.left, self.right, bias, self.max_bytes)
+            if self.bias is None or self.bias in names:
+                return self
+            twin = copy(self)
+            twin.bias, twin.shapes = None, {self.weight: self.shape}
+            return twin
         if self.bias is not None and self.bias in names:
-            return Rows(self.bias, self._bias_rows())
+            return Rows.of(self.bias, self._bias_rows())
         return None
 
 

@@ -1,5 +1,8 @@
 """Per-sample gradients held as they are."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -7,15 +10,24 @@ from .block import Block, Index, taken
 
 
 class Rows(Block):
-    """g_n of one parameter, [N, *shape]: for parameters so small, or uses so odd, that factors gain nothing."""
+    """g_n itself, for parameters so small, or uses so odd, that factors gain nothing: [N, all entries of all its parameters]."""
 
-    def __init__(self, name: str, values: Tensor) -> None:
-        self.name, self.values = name, values
-        self.shapes = {name: tuple(values.shape[1:])}
-        self.flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(1)
+    def __init__(self, shapes: dict[str, tuple[int, ...]], flat: Tensor) -> None:
+        self.shapes, self.flat = shapes, flat
+
+    @classmethod
+    def of(cls, name: str, values: Tensor) -> "Rows":
+        """One parameter's, [N, *shape]."""
+        return cls({name: tuple(values.shape[1:])}, values.reshape(len(values), -1))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Rows]") -> "Rows":
+        """Those of different parameters: one matrix product then does for all."""
+        shapes = {name: shape for part in parts for name, shape in part.shapes.items()}
+        return cls(shapes, torch.cat([part.flat for part in parts], dim=1))
 
     def __len__(self) -> int:
-        return self.values.shape[0]
+        return self.flat.shape[0]
 
     def square_norms(self) -> Tensor:
         return self.flat.square().sum(1)
@@ -31,24 +43,37 @@ class Rows(Block):
         return n * self.flat.shape[1]
 
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
-        if self.name not in direction:
+        part = self.only(frozenset(direction))
+        if part is None:
             return self.flat.new_zeros(len(self))
-        return self.flat @ direction[self.name].reshape(-1).to(self.flat.dtype)
+        vector = torch.cat([direction[name].reshape(-1).to(self.flat.dtype) for name in part.shapes])
+        return part.flat @ vector
 
     def combine(self, weights: Tensor) -> dict[str, Tensor]:
-        return {self.name: (weights @ self.flat).reshape(self.shapes[self.name])}
+        return self._split(weights @ self.flat)
 
     def squares(self, weights: Tensor) -> dict[str, Tensor]:
-        return {self.name: (weights @ self.flat.square()).reshape(self.shapes[self.name])}
+        return self._split(weights @ self.flat.square())
 
     def rows(self, index: slice) -> dict[str, Tensor]:
-        return {self.name: self.values[index]}
+        return self._split(self.flat[index])
+
+    def _split(self, values: Tensor) -> dict[str, Tensor]:
+        """[..., all entries] as each parameter's own."""
+        parts = values.split([math.prod(shape) for shape in self.shapes.values()], dim=-1)
+        return {
+            name: part.reshape((*part.shape[:-1], *shape))
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
 
     def select(self, index: Index) -> "Rows":
-        return Rows(self.name, taken(self.values, index))
+        return Rows(self.shapes, taken(self.flat, index))
 
     def masked(self, keep: Tensor) -> "Rows":
-        return Rows(self.name, torch.where(keep.view(-1, *[1] * (self.values.dim() - 1)), self.values, 0))
+        return Rows(self.shapes, torch.where(keep.unsqueeze(1), self.flat, 0))
 
     def only(self, names: frozenset[str]) -> "Rows | None":
-        return self if self.name in names else None
+        if names.issuperset(self.shapes):
+            return self
+        parts = [Rows.of(name, part) for name, part in self.rows(slice(None)).items() if name in names]
+        return Rows.joined(parts) if parts else None

@@ -9,11 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...fusing import fusible
 from ..blocks import Block
 from .normalization import channel_events, channel_rows
 from .rule import Seen, register
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+CUDNN_EPS = 1e-5  # the smallest that every cuDNN takes
 AnyBatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
@@ -37,11 +39,20 @@ def statistics(module: AnyBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
         _, mean, inverse_root = _normalized(wide, module.eps)
-        return mean, inverse_root.square().reciprocal().sub_(module.eps)
+        return mean, _variance(inverse_root, module.eps)
+
+
+@fusible
+def _variance(inverse_root: Tensor, eps: float) -> Tensor:
+    return inverse_root.square().reciprocal() - eps
 
 
 def _normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """`x` by its batch's own statistics, their mean, and 1 / √(variance + eps), all from one kernel."""
+    if x.is_cuda and eps >= CUDNN_EPS and torch.version.hip is None and torch.backends.cudnn.is_acceptable(x):
+        # five times as fast as torch's own kernels, and nobody else's choice without a weight
+        ones, zeros = x.new_ones(x.shape[1]), x.new_zeros(x.shape[1])
+        return torch.cudnn_batch_norm(x.contiguous(), ones, zeros, None, None, True, 0.0, eps)[:3]
     return torch.native_batch_norm(x, None, None, None, None, True, 0.0, eps)
 
 

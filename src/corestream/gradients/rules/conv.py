@@ -2,12 +2,11 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..blocks import Block, Outer, Rows
+from ..blocks import Block, Convolved, Geometry, Rows
 from ..blocks.factor import Factor
 from .rule import Seen, register
 
@@ -27,12 +26,9 @@ def convolution(seen: Seen) -> list[Block]:
     weight, bias = seen.names.get("weight"), seen.names.get("bias")
     if weight is None:
         return [_bias_rows(bias, seen)] if bias is not None else []
-    padding = module._reversed_padding_repeated_twice
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
-    counts = seen.gradient.shape[3:]
-    right = Factor(seen.inputs, partial(_patches, module, padding, mode, counts))
-    left = Factor(_positions(seen.gradient, module.groups))
-    return [Outer(weight, tuple(module.weight.shape), left, right, bias, seen.max_bytes)]
+    padding = tuple(module._reversed_padding_repeated_twice)
+    return [_convolved(weight, bias, module, padding, mode, seen.gradient, seen.inputs, seen.max_bytes)]
 
 
 @register(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, events=_events)
@@ -42,18 +38,31 @@ def transposed_convolution(seen: Seen) -> list[Block]:
     assert isinstance(module, ConvTranspose)
     blocks: list[Block] = []
     if (weight := seen.names.get("weight")) is not None:
-        padding = [p for p in reversed(_sizes(module.padding)) for _ in range(2)]
-        counts = seen.inputs.shape[3:]
-        right = Factor(seen.gradient, partial(_patches, module, padding, "constant", counts))
-        left = Factor(_positions(seen.inputs, module.groups))
-        blocks.append(Outer(weight, tuple(module.weight.shape), left, right, None, seen.max_bytes))
+        sizes: tuple[int, ...] = tuple(module.padding)  # type: ignore[arg-type]
+        padding = tuple(size for size in reversed(sizes) for _ in range(2))
+        blocks.append(
+            _convolved(weight, None, module, padding, "constant", seen.inputs, seen.gradient, seen.max_bytes)
+        )
     if (bias := seen.names.get("bias")) is not None:
         blocks.append(_bias_rows(bias, seen))
     return blocks
 
 
+def _convolved(
+    weight: str, bias: str | None, module: Conv | ConvTranspose, padding: tuple[int, ...], mode: str,
+    left: Tensor, right: Tensor, max_bytes: int,
+) -> Convolved:  # fmt: skip
+    """Both sides are [N, T, C, *space]: the kernel moves over the right one, and its steps are the left one's positions."""
+    geometry = Geometry(tuple(module.stride), tuple(module.dilation), module.groups, padding, mode)
+    steps = tuple(left.shape[3:])
+    unfold = partial(_patches, geometry, module.kernel_size, steps)
+    positions = Factor(_positions(left, module.groups))
+    shape = tuple(module.weight.shape)
+    return Convolved(weight, shape, positions, Factor(right, unfold), bias, max_bytes, geometry, steps)
+
+
 def _bias_rows(name: str, seen: Seen) -> Rows:
-    return Rows(name, seen.gradient.flatten(3).sum((1, 3)))
+    return Rows.of(name, seen.gradient.flatten(3).sum((1, 3)))
 
 
 def _positions(x: Tensor, groups: int) -> Tensor:
@@ -63,22 +72,16 @@ def _positions(x: Tensor, groups: int) -> Tensor:
     return split.permute(0, 2, 3, 1, 4).reshape(n, groups, channels // groups, -1).mT
 
 
-def _patches(
-    module: Conv | ConvTranspose, padding: list[int], mode: str, counts: tuple[int, ...], x: Tensor
-) -> Tensor:
-    """The patch under every output position, [N, G, T·positions, C/G·kernel]; `counts` output positions a dimension."""
+def _patches(geometry: Geometry, kernel_size: tuple[int, ...], steps: tuple[int, ...], x: Tensor) -> Tensor:
+    """The patch at every step of the kernel, [N, G, T·steps, C/G·kernel]."""
     n, calls = x.shape[:2]
-    x = F.pad(x.flatten(0, 1), padding, mode=mode)
-    space = len(module.kernel_size)
+    x = F.pad(x.flatten(0, 1), geometry.padding, mode=geometry.mode)
+    space = len(kernel_size)
     for d in range(space):
-        kernel, stride, dilation = module.kernel_size[d], module.stride[d], module.dilation[d]
+        kernel, stride, dilation = kernel_size[d], geometry.stride[d], geometry.dilation[d]
         span = dilation * (kernel - 1) + 1
-        x = x.unfold(2 + d, span, stride).narrow(2 + d, 0, counts[d])[..., ::dilation]
-    # x is a view [N·T, C, *positions, *kernel]: order the axes, then copy once, whole rows of positions at a time
-    x = x.unflatten(1, (module.groups, -1)).unflatten(0, (n, calls))
+        x = x.unfold(2 + d, span, stride).narrow(2 + d, 0, steps[d])[..., ::dilation]
+    # x is a view [N·T, C, *steps, *kernel]: order the axes, then copy once, whole rows of positions at a time
+    x = x.unflatten(1, (geometry.groups, -1)).unflatten(0, (n, calls))
     order = [0, 2, 3, *range(4 + space, 4 + 2 * space), 1, *range(4, 4 + space)]
-    return x.permute(order).reshape(n, module.groups, -1, calls * math.prod(counts)).mT
-
-
-def _sizes(value: Any) -> tuple[int, ...]:
-    return tuple(value)
+    return x.permute(order).reshape(n, geometry.groups, -1, calls * math.prod(steps)).mT

@@ -6,6 +6,7 @@ The parameters are few, so their rows are written out: Σ_t b_nt ∘ x̂_nt for 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...fusing import fusible
 from ..blocks import Block, Rows
 from .rule import Seen, register
 
@@ -66,9 +67,15 @@ def channel_rows(seen: Seen, normalized: Tensor) -> list[Block]:
 
 
 def affine_rows(seen: Seen, normalized: Tensor, over: tuple[int, ...]) -> list[Block]:
-    blocks: list[Block] = []
-    if (weight := seen.names.get("weight")) is not None:
-        blocks.append(Rows(weight, (seen.gradient * normalized).sum(over)))
-    if (bias := seen.names.get("bias")) is not None:
-        blocks.append(Rows(bias, seen.gradient.sum(over)))
-    return blocks
+    weight, bias = seen.names.get("weight"), seen.names.get("bias")
+    if weight is not None and bias is not None:
+        for_weight, for_bias = _both_sums(seen.gradient, normalized, over)
+        return [Rows.of(weight, for_weight), Rows.of(bias, for_bias)]
+    if weight is not None:
+        return [Rows.of(weight, (seen.gradient * normalized).sum(over))]
+    return [Rows.of(bias, seen.gradient.sum(over))] if bias is not None else []
+
+
+@fusible
+def _both_sums(gradient: Tensor, normalized: Tensor, over: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return (gradient * normalized).sum(over), gradient.sum(over)
