@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from corestream.learners.presets import CHOSEN_LAM
+from corestream.learners.presets import BEST, CHOSEN_LAM
 from corestream.studies.catalogue import LAMBDAS, STUDIES
 from corestream.studies.config import make_config
 from corestream.studies.plan import make_plan
 from corestream.studies.results import Result, read_results
 from corestream.studies.results_page import results_page
-from corestream.studies.search import best, found_on
+from corestream.studies.search import best, best_settings, found_on, settings_sections
 
 KEPT = Path(__file__).parents[2] / "results"
 
@@ -60,3 +60,41 @@ def test_the_presets_have_what_the_kept_search_found(benchmark: str) -> None:
     assert found
     for method, values in found.items():
         assert CHOSEN_LAM[benchmark][method] == best(values), method
+
+
+SETTINGS = {name: study for name, study in STUDIES.items() if study.kind == "settings"}
+
+
+def searched(accuracies: dict[str, float], missing: str | None = None) -> list[Result]:
+    """A run of each row on each stream of the search on Split CIFAR-100, the given rows with these accuracies, others with 0.5."""
+    plan = make_plan(STUDIES["best-split-cifar100"], [])
+    runs = [(label, config) for (label, _), configs in plan.configs.items() for config in configs]
+    return [
+        Result(config.to_dict(), {"average_accuracy": accuracies.get(label, 0.5), "matrix": []})
+        for label, config in runs
+        if label != missing
+    ]
+
+
+def test_the_best_settings_are_those_of_ocs_with_the_highest_mean_once_all_runs_are_there() -> None:
+    study = STUDIES["best-split-cifar100"]
+    accuracies = {"τ=1 λ=1": 0.6, "uniform:ocs-schedule λ=0.1": 0.9}
+    table = make_plan(study, []).table(searched(accuracies))
+    chosen = best_settings(study, table)
+    assert chosen is not None
+    assert chosen.settings == {"tau": 1.0, "lam": 1.0}
+    assert "| **τ=1 λ=1** | 60.0 ± 0.0 |" in "\n".join(settings_sections(study, table))
+    unfinished = make_plan(study, []).table(searched(accuracies, missing="τ=1 λ=0.05"))
+    assert best_settings(study, unfinished) is None
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_presets_have_the_best_settings_that_the_kept_search_found(name: str) -> None:
+    study = SETTINGS[name]
+    benchmark = study.conditions[0].benchmark
+    chosen = best_settings(study, make_plan(study, []).table(read_results(KEPT)))
+    if chosen is not None:  # a search that is not whole yet chooses nothing
+        plain = make_config(benchmark, "ocs", protocol="paper").settings
+        best = make_config(benchmark, "ocs", protocol="paper", overrides={**chosen.settings}).settings
+        ours = {name: value for name, value in best.items() if plain[name] != value}
+        assert BEST["ocs"].get(benchmark, {}) == ours

@@ -43,6 +43,8 @@ ABOUT = {
     "uniform-ocs": "",
     "partial-gradients": "",
     "lambda": "the search behind every λ",
+    "best-rotated-mnist": "the search for OCS's best settings",
+    "best-split-cifar100": "the same",
     "hyperparameters": "the appendix's beside ours",
     "figure3": "single samples' effect",
     "figure4": "curves",
@@ -109,13 +111,15 @@ def paper(
 
 def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
     """What is not made from a study's runs does not take a study's options."""
-    taken = {
+    own_seeds = [study.name for study in STUDIES.values() if study.seeds]
+    by_name: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(own_seeds, ("benchmark", "methods", "tasks", "jobs", "results")),
         "hyperparameters": (),
-        "lambda": ("benchmark", "methods", "tasks", "jobs", "results"),
         "ledger": ("seeds", "results"),
         "figure3": ("benchmark",),
         "minibatch-distance": ("benchmark", "seeds"),
-    }.get(name, tuple(given))
+    }
+    taken = by_name.get(name, tuple(given))
     idle = [f"--{option}" for option, value in given.items() if value is not None and option not in taken]
     if idle:
         raise ConfigError(f"`paper {name}` takes no {', '.join(idle)}: {_why_idle(name)}")
@@ -123,7 +127,9 @@ def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
 
 def _why_idle(name: str) -> str:
     seeds = STUDIES[name].seeds if name in STUDIES else None
-    return f"its seed is {seeds[0]}" if seeds else "it is not made from runs of a study"
+    if not seeds:
+        return "it is not made from runs of a study"
+    return f"its seed{'s are' if len(seeds) > 1 else ' is'} {', '.join(map(str, seeds))}"
 
 
 def _narrowed(study: Study, benchmark: str | None, methods: str | None) -> Study:

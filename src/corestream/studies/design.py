@@ -53,7 +53,9 @@ class Row:
         return self.label.partition(":")[0]
 
 
-Kind = Literal["table", "search", "curves", "memory sizes", "interpolation", "kept pictures", "t-SNE"]
+Kind = Literal[
+    "table", "search", "settings", "curves", "memory sizes", "interpolation", "kept pictures", "t-SNE"
+]
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Study:
 
     @property
     def is_figure(self) -> bool:
-        return self.kind not in ("table", "search")
+        return self.kind not in ("table", "search", "settings")
 
     def cells(self) -> Iterator[tuple[Row, Condition]]:
         return ((row, condition) for condition in self.conditions for row in self.rows)

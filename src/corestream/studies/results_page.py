@@ -6,6 +6,7 @@ from pathlib import Path
 from corestream.studies.catalogue import STUDIES
 from corestream.studies.commands import command_of, row_command
 from corestream.studies.config import RunConfig
+from corestream.studies.design import Study
 from corestream.studies.figures.style import save
 from corestream.studies.files import write_atomically
 from corestream.studies.formats import markdown_line
@@ -13,7 +14,7 @@ from corestream.studies.illustrate import illustrate, note_on
 from corestream.studies.layout import HEADINGS, plus_minus
 from corestream.studies.plan import identity, make_plan
 from corestream.studies.results import Result, read_results
-from corestream.studies.search import search_sections
+from corestream.studies.search import search_sections, settings_sections
 from corestream.studies.tables import Cell, Table, make_cell
 
 Key = tuple[bytes, int]  # what a run is, and its seed
@@ -52,8 +53,7 @@ def results_page(
         table = make_plan(study, range(seeds)).table(results)
         shown |= {_key(result) for cell in table.cells.values() for result in cell.results}
         if not study.is_figure and any(cell.results for cell in table.cells.values()):
-            sections = search_sections(study, table) if study.kind == "search" else _sections(table)
-            parts += [f"## {table.title}\n", notes.get(study.name, ""), *sections]
+            parts += [f"## {table.title}\n", notes.get(study.name, ""), *_parts(study, table)]
     parts += _others([result for result in results if _key(result) not in shown], notes.get("others", ""))
     if figures:
         parts.append("## Figures\n")
@@ -61,6 +61,12 @@ def results_page(
         title = STUDIES[name].title if name in STUDIES else name
         parts += [f"### {title}\n", f"![{title}]({file})\n", notes.get(name, "")]
     return "\n".join(parts)
+
+
+def _parts(study: Study, table: Table) -> Iterator[str]:
+    if study.kind == "search":
+        return search_sections(study, table)
+    return settings_sections(study, table) if study.kind == "settings" else _sections(table)
 
 
 def _notes(folder: Path) -> dict[str, str]:

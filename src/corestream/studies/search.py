@@ -1,11 +1,12 @@
-"""A value searched for each method and benchmark: which did best, over all streams of the benchmark."""
+"""What was searched: λ for each method and benchmark, and OCS's best settings; the best mean over a benchmark's streams is chosen."""
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from corestream.studies.design import Condition, Study
+from corestream.studies.design import Condition, Row, Study
 from corestream.studies.formats import markdown_line
+from corestream.studies.layout import plus_minus
 from corestream.studies.tables import Table
 
 Values = dict[float, list[float]]  # λ → accuracy on each stream; NaN where it diverged
@@ -46,9 +47,49 @@ def search_sections(study: Study, table: Table) -> Iterator[str]:
             chosen = best(values)
             for number, stream in enumerate(streams):
                 words = [_word(values[lam][number], lam == chosen) for lam in values]
-                yield markdown_line([method, "imbalanced" if stream.imbalanced else "balanced", *words])
+                yield markdown_line([method, _stream(stream), *words])
         command = f"corestream paper {study.name} --benchmark {benchmark} --device cuda"
         yield f"\n`{command}` makes this table again.\n"
+
+
+def best_settings(study: Study, table: Table) -> Row | None:
+    """OCS's row with the highest mean over the streams, once every one has all its runs."""
+    means = {row.label: _mean(table, row, study.conditions) for row in study.rows if row.method == "ocs"}
+    if any(math.isnan(mean) for mean in means.values()):
+        return None
+    return max((row for row in study.rows if row.label in means), key=lambda row: means[row.label])
+
+
+def settings_sections(study: Study, table: Table) -> Iterator[str]:
+    """A row for each setting: accuracy and forgetting on each stream; the chosen one in bold once all runs are there."""
+    chosen = best_settings(study, table)
+    header = ["Settings"]
+    for condition in study.conditions:
+        header += [f"{_stream(condition)}, %", "forgetting", "runs"]
+    yield markdown_line(header)
+    yield markdown_line(["---"] * len(header))
+    for row in study.rows:
+        words = [f"**{row.label}**" if row is chosen else row.label]
+        for condition in study.conditions:
+            cell = table.cells[row.label, condition.key]
+            words += [plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")]
+            words += [f"{cell.done}" + (f" ({cell.holes})" if cell.holes else "")]
+        yield markdown_line(words)
+    yield f"\n`corestream paper {study.name} --device cuda` makes this table again.\n"
+
+
+def _mean(table: Table, row: Row, conditions: Sequence[Condition]) -> float:
+    """NaN where runs are missing, or one diverged."""
+    cells = [table.cells[row.label, condition.key] for condition in conditions]
+    if any(cell.done < cell.expected for cell in cells):
+        return math.nan
+    return statistics.fmean(cell.measured["accuracy"].mean for cell in cells)
+
+
+def _stream(condition: Condition) -> str:
+    if condition.noise:
+        return f"{condition.noise:.0%} noise"
+    return "imbalanced" if condition.imbalanced else "balanced"
 
 
 def _streams(study: Study, benchmark: str) -> list[Condition]:
