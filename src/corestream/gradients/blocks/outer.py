@@ -1,8 +1,7 @@
 """Per-sample gradients that are sums of outer products: linear and convolutional layers."""
 
 from collections.abc import Iterator
-from copy import copy
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -234,10 +233,10 @@ class Outer(Block):
     # Parts
 
     def select(self, index: Index) -> Self:
-        return self._with(self.left.select(index), self.right.select(index))
+        return self._with(left=self.left.select(index), right=self.right.select(index))
 
     def masked(self, keep: Tensor) -> Self:
-        return self._with(self.left.masked(keep), self.right.masked(keep))
+        return self._with(left=self.left.masked(keep), right=self.right.masked(keep))
 
     def joined(self, *others: "Outer") -> "Outer":
         """The same layer called several times."""
@@ -245,18 +244,16 @@ class Outer(Block):
         left, right = Joined([call.left for call in calls]), Joined([call.right for call in calls])
         return Outer(self.weight, self.shape, left, right, self.bias, self.max_bytes)
 
-    def _with(self, left: Factor, right: Factor) -> Self:
-        twin = copy(self)
-        twin.left, twin.right = left, right
+    def _with(self, **changed: Any) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, **changed)
         return twin
 
     def only(self, names: frozenset[str]) -> Block | None:
         if self.weight in names:
             if self.bias is None or self.bias in names:
                 return self
-            twin = copy(self)
-            twin.bias, twin.shapes = None, {self.weight: self.shape}
-            return twin
+            return self._with(bias=None, shapes={self.weight: self.shape})
         if self.bias is not None and self.bias in names:
             return Rows.of(self.bias, self._bias_rows())
         return None
