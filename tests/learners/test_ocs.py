@@ -703,12 +703,12 @@ def test_older_tasks_are_worth_the_same_from_one_pass_as_each_from_its_own(model
     memory = ReplayMemory(15)
     memory.replace(Samples.join([Samples.of(*draw(n, seed=n), task) for task, n in enumerate((4, 6, 5))]))
     learner = OCS(model, optimizer_for(model), memory, **CHOICES)
-    worth = learner._shrink_priority()
-    assert worth != learner._worth
+    worth = learner._worth_of_kept()
+    torch.testing.assert_close(worth, learner._worth_task_by_task())
     for task in range(3):
         samples = memory.samples[memory.tasks == task]
         scored = score(model, None, (samples.inputs, samples.targets)).total
-        torch.testing.assert_close(worth(samples), scored)
+        torch.testing.assert_close(worth[memory.tasks == task], scored)
 
 
 def test_a_step_keeps_no_graph_alive(model, draw, filled):

@@ -74,15 +74,10 @@ def test_those_with_the_largest_priority_enter(generator):
 
 
 def test_older_tasks_shrink_by_the_priority_they_are_given(generator):
-    memory, asked = ReplayMemory(8), []
+    memory = ReplayMemory(8)
     memory.store(candidates([0] * 4 + [1] * 4), generator=generator)
-
-    def by_number(samples):
-        asked.append(sorted(samples.ids.tolist()))
-        return samples.ids.float()
-
+    by_number = memory.ids.float()
     memory.store(candidates([2] * 20, task=1, start=100), shrink_priority=by_number, generator=generator)
-    assert asked == [list(range(8))]
     assert sorted(memory.ids[memory.tasks == 0].tolist()) == [2, 3, 6, 7]
 
 
@@ -391,3 +386,17 @@ def test_it_lives_on_the_device_its_samples_came_on():
     memory = ReplayMemory(4)
     memory.replace(candidates([0, 1, 2]).map(lambda column: column.to("meta")))
     assert memory.inputs.device.type == memory.tasks.device.type == "meta"
+
+
+def test_every_kept_sample_needs_a_priority(generator):
+    memory = ReplayMemory(8)
+    memory.store(candidates([0] * 8), generator=generator)
+    with pytest.raises(ValueError, match="each of 8 samples"):
+        memory.store(candidates([2] * 20, task=1), shrink_priority=torch.ones(5), generator=generator)
+
+
+def test_the_places_of_each_task_are_told_whatever_their_order():
+    memory = ReplayMemory(5)
+    assert memory.places_by_task() == []
+    memory.replace(Samples.of(torch.rand(5, 2), torch.zeros(5).long(), torch.tensor([3, 1, 3, 1, 1])))
+    assert [places.tolist() for places in memory.places_by_task()] == [[1, 3, 4], [0, 2]]

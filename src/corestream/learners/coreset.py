@@ -52,8 +52,8 @@ class Coreset(Rehearsal):
                 chosen = self.choose(kept, self.memory.quota(kept))
             self.memory.store(
                 kept[self._order(chosen, len(kept))],
-                priority=_front_first(kept),
-                shrink_priority=_front_first,
+                priority=self._front_first(len(kept)),
+                shrink_priority=self._front_first(len(self.memory)) if len(self.memory) else None,
                 generator=self.generator,
             )
         self.candidates.clear()
@@ -65,6 +65,10 @@ class Coreset(Rehearsal):
         keys = chance.scatter(0, torch.where(chosen >= 0, chosen, count), places)[:count]
         return keys.argsort(descending=True)
 
+    @staticmethod
+    def _front_first(count: int) -> Tensor:
+        return -torch.arange(count)
+
     def _state(self) -> dict[str, Tensor]:
         return {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
 
@@ -73,7 +77,3 @@ class Coreset(Rehearsal):
         self.candidates.load_state_dict(
             {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         )
-
-
-def _front_first(samples: Samples) -> Tensor:
-    return -torch.arange(len(samples), device=samples.targets.device)

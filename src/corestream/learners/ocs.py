@@ -1,6 +1,6 @@
 """OCS: online coreset selection (Algorithm 1, Eq. 6 to 9)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -221,28 +221,29 @@ class OCS(Learner):
         kept = self.candidates.kept()
         if not self.task_free and kept is not None:
             priority = self._worth(kept) if self.fill == "score" else None
-            shrink_priority = self._shrink_priority()
-            self.memory.store(
-                kept, priority=priority, shrink_priority=shrink_priority, generator=self.generator
-            )
+            worth = self._worth_of_kept() if len(self.memory) else None
+            self.memory.store(kept, priority=priority, shrink_priority=worth, generator=self.generator)
         self.candidates.clear()
         self._steps.zero_()
 
-    def _shrink_priority(self) -> Callable[[Samples], Tensor]:
+    def _worth_of_kept(self) -> Tensor:
         """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""
         with in_mode(self.model, self.score_mode):
-            if is_batch_coupled(self.model) or not 0 < len(self.memory) <= SCORED_AT_ONCE:
-                return self._worth
+            if is_batch_coupled(self.model) or len(self.memory) > SCORED_AT_ONCE:
+                return self._worth_task_by_task()
             memory = self.memory.samples
             grads = self._gradients(memory.inputs, memory.targets, self._wanted)
-        table, finite, tasks = grads.gram().cpu(), grads.finite.cpu(), memory.tasks.cpu()
-
-        def worth(samples: Samples) -> Tensor:
-            rows = (tasks == samples.tasks[0].cpu()).nonzero().squeeze(1)
-            criteria = gram_criteria(table[rows][:, rows], finite[rows])
-            return weigh(criteria, 0.0).total
-
+        table, finite = grads.gram().cpu(), grads.finite.cpu()
+        worth = table.new_empty(len(memory))
+        for rows in self.memory.places_by_task():
+            worth[rows] = weigh(gram_criteria(table[rows][:, rows], finite[rows]), 0.0).total
         return worth
+
+    def _worth_task_by_task(self) -> Tensor:
+        shares = self.memory.places_by_task()
+        parts = [self._worth(self.memory.samples[rows.to(self.device)]) for rows in shares]
+        worth = torch.cat(parts).cpu()
+        return worth[torch.cat(shares).argsort()]
 
     def _worth(self, samples: Samples) -> Tensor:
         """S + V of samples among themselves, under the model as it is."""

@@ -1,7 +1,5 @@
 """Input-OCS and Feat-OCS: the criteria of OCS on raw inputs or on features, in the place of gradients (Table 3)."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -36,8 +34,8 @@ class InputOCS(SeparateOCS):
     def _vectors(self, inputs: Inputs) -> Tensor:
         return raw_inputs(inputs)
 
-    def _shrink_priority(self) -> Callable[[Samples], Tensor]:
-        return self._worth
+    def _worth_of_kept(self) -> Tensor:
+        return self._worth_task_by_task()
 
     def _worth(self, samples: Samples) -> Tensor:
         return weigh(vector_criteria(self._vectors(samples.inputs)), 0.0).total

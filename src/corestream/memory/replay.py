@@ -1,7 +1,5 @@
 """The replay memory: what is kept of the tasks that have passed, bounded by its capacity."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -129,23 +127,24 @@ class ReplayMemory:
         candidates: Samples,
         *,
         priority: Tensor | None = None,
-        shrink_priority: Callable[[Samples], Tensor] | None = None,
+        shrink_priority: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         """Keep a task's share of its candidates, and make room for it.
 
         Of the candidates, and of each older task that must shrink, those with the largest priority stay, class by class in turn;
-        where no priority is given, random ones.
+        where none is given, random ones. `priority` is the candidates', `shrink_priority` that of all `samples` kept so far.
         """
         if self._reservoir is not None:
             raise ValueError(
                 "store is for memories with a share for each task; a reservoir takes samples by add"
             )
-        older = self._by_task()
-        quota = self._quota(candidates, len(older) + 1)
+        shares = self.places_by_task()
+        quota = self._quota(candidates, len(shares) + 1)
+        older = [] if self._kept is None else [self._kept]
         if self.policy == "quota":
-            older = [self._choose(kept, quota, shrink_priority, generator) for kept in older]
-        chosen = self._choose(candidates, quota, None if priority is None else lambda _: priority, generator)
+            older = [self._thinned(kept, shares, quota, shrink_priority, generator) for kept in older]
+        chosen = self._thinned(candidates, [torch.arange(len(candidates))], quota, priority, generator)
         kept = Samples.join([*older, chosen])
         if len(kept) > self.capacity:
             raise ValueError(
@@ -178,27 +177,42 @@ class ReplayMemory:
             )
         return quota
 
-    def _choose(
+    def places_by_task(self) -> list[Tensor]:
+        """The positions in `samples` of each task's, task by task; on the processor."""
+        if not len(self):
+            return []
+        tasks = self.tasks.cpu()
+        return [(tasks == task).nonzero().squeeze(1) for task in torch.unique(tasks)]
+
+    def _thinned(
         self,
         samples: Samples,
+        shares: list[Tensor],
         quota: int,
-        priority: Callable[[Samples], Tensor] | None,
+        priority: Tensor | None,
         generator: torch.Generator | None,
     ) -> Samples:
-        if len(samples) <= quota:
+        """At most `quota` samples of each share, which is told by its places."""
+        if priority is not None and priority.shape != (len(samples),):
+            raise ValueError(
+                f"a priority is needed for each of {len(samples)} samples, got {list(priority.shape)}"
+            )
+        sizes, device = [len(share) for share in shares if len(share) > quota], samples.targets.device
+        if not sizes:
             return samples
+        # a choice of few by many small operations, some of which would wait for a card: better made beside it
         if priority is None:
-            ranks = torch.rand(len(samples), generator=generator, device=samples.targets.device)
+            chance = [torch.rand(size, generator=generator, device=device) for size in sizes]
+            ranks = iter(torch.cat(chance).cpu().split(sizes))
         else:
-            ranks = priority(samples)
-        # a choice of few by many small operations, some of which wait for a card: better made beside it
-        chosen = balanced(groups(samples.targets, self.balance).cpu(), quota, ranks.cpu())
-        return samples[chosen.to(samples.targets.device)]
-
-    def _by_task(self) -> list[Samples]:
-        if self._kept is None:
-            return []
-        return [self._kept[self._kept.tasks == task] for task in torch.unique(self._kept.tasks)]
+            whole = priority.cpu()
+            ranks = (whole[share] for share in shares if len(share) > quota)
+        members = groups(samples.targets, self.balance).cpu()
+        chosen = [
+            share if len(share) <= quota else share[balanced(members[share], quota, next(ranks))]
+            for share in shares
+        ]
+        return samples[torch.cat(chosen).to(device)]
 
     def state_dict(self) -> dict[str, Tensor]:
         """A flat dict of tensors, which safetensors can write."""
