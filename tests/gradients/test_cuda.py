@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from corestream import OCS, NonFiniteError, ReplayMemory, per_sample_gradients, score
+from corestream.gradients.rules import batch_norm
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -53,6 +54,26 @@ def test_it_is_exact_there_too(oracle, compare, batch, dtype):
         grads = per_sample_gradients(model.cuda(), None, (batch[0].to(dtype), batch[1]))
     tolerance = {torch.float32: 1e-5, torch.float64: 1e-10, torch.bfloat16: 5e-2}[dtype]
     compare(OnHost(grads), rows, tolerance)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 5, 9), (7, 5, 4, 3), (7, 5, 4, 3, 2)], ids=len)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_statistics_of_a_batch_are_those_of_torchs_own_kernel(shape, dtype):
+    x = 50 + torch.randn(shape, dtype=dtype, device="cuda")
+    expected = torch.native_batch_norm(x, None, None, None, None, True, 0.0, 1e-5)
+    torch.testing.assert_close(batch_norm._normalized(x, 1e-5), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_with_batchnorm_is_exact_there_too():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 4, 3, stride=2)]
+    model = nn.Sequential(*layers, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(36, 3)).double()
+    x, y = torch.randn(6, 3, 8, 8, dtype=torch.float64), torch.arange(6) % 3
+    here = per_sample_gradients(model, None, (x, y))
+    gram, total = here.gram(), here.total()
+    there = per_sample_gradients(copy.deepcopy(model).cuda(), None, (x.cuda(), y.cuda()))
+    torch.testing.assert_close(there.gram().cpu(), gram)
+    torch.testing.assert_close({name: part.cpu() for name, part in there.total().items()}, total)
 
 
 class OnHost:

@@ -238,14 +238,46 @@ def test_the_sum_of_all_is_that_of_the_oracle_and_needs_no_norms(grads, oracle, 
     assert grads._norms is None
 
 
-@pytest.mark.parametrize("bad", [torch.nan, 0.0], ids=["loss", "gradient"])
+@pytest.mark.parametrize("bad", ["loss", "gradient", "square", "loss alone"])
 def test_the_sum_of_all_leaves_out_what_is_not_finite(bad):
     def loss_fn(outputs, targets):
-        return outputs.sum(1).clamp_min(0).sqrt()  # at 0 its slope is infinite
+        losses = outputs.sum(1).clamp_min(0).sqrt()  # at 0 its slope is infinite
+        if bad == "loss alone":
+            return losses + torch.where(targets == 2, torch.inf, 0)
+        return losses * torch.where(targets == 2, 1e25, 1) if bad == "square" else losses
 
-    model, x = nn.Linear(3, 2, bias=False), torch.randn(4, 3).abs()
+    model, x, y = nn.Linear(3, 2, bias=False), torch.randn(4, 3).abs(), torch.arange(4)
     nn.init.ones_(model.weight)
-    x[2] = bad
-    grads = per_sample_gradients(model, loss_fn, (x, torch.zeros(4)))
-    kept = per_sample_gradients(model, loss_fn, (x[[0, 1, 3]], torch.zeros(3)))
+    x[2] = {"loss": torch.nan, "gradient": 0.0}.get(bad, 1.0)
+    grads = per_sample_gradients(model, loss_fn, (x, y))
+    kept = per_sample_gradients(model, loss_fn, (x[[0, 1, 3]], y[[0, 1, 3]]))
     torch.testing.assert_close(grads.total(), kept.combine(torch.ones(3)))
+    assert grads.finite.tolist() == [True, True, False, True]
+
+
+def test_the_sum_of_all_has_nothing_of_a_sample_that_others_stood_in_for():
+    class Free(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.matrix = nn.Parameter(torch.randn(3, 2))
+
+        def forward(self, x):
+            return x @ self.matrix  # no layer: the general path
+
+    model, x, y = Free(), torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+    x[2] = torch.nan
+    kept = per_sample_gradients(model, None, (x[[0, 1, 3]], y[[0, 1, 3]]))
+    torch.testing.assert_close(per_sample_gradients(model, None, (x, y)).total(), kept.combine(torch.ones(3)))
+
+
+@pytest.mark.parametrize("laid_out", ["model", "batch"])
+def test_sums_lie_in_memory_as_their_parameters_do(laid_out):
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(32, 3))
+    x = torch.randn(5, 4, 4, 4)
+    if laid_out == "model":
+        model = model.to(memory_format=torch.channels_last)
+    else:
+        x = x.to(memory_format=torch.channels_last)
+    grads = per_sample_gradients(model, None, (x, torch.arange(5) % 3))
+    for combined in (grads.combine(torch.ones(5)), grads.combine(torch.ones(2), torch.tensor([0, 3]))):
+        assert combined["0.weight"].stride() == model[0].weight.stride()

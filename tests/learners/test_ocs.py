@@ -716,3 +716,16 @@ def test_a_step_keeps_no_graph_alive(model, draw, filled):
         step = OCS(model, optimizer_for(model), filled(), single_pass=single_pass, **CHOICES).observe(*draw())
         assert step.loss.grad_fn is None
         assert not step.loss.requires_grad
+
+
+@pytest.mark.parametrize(("policy", "scored"), [("quota", 2), ("fixed", 0), ("per-class", 0)])
+def test_what_is_kept_is_scored_only_where_it_may_have_to_go(model, draw, policy, scored, monkeypatch):
+    memory = ReplayMemory(9, policy=policy, **({"tasks": 3} if policy == "fixed" else {}))
+    learner = OCS(model, optimizer_for(model), memory, **CHOICES)
+    asked = []
+    worth = learner._worth_of_kept
+    monkeypatch.setattr(learner, "_worth_of_kept", lambda: asked.append(1) or worth())
+    for seed in range(3):
+        learner.observe(*draw(seed=seed))
+        learner.end_task()
+    assert len(asked) == scored

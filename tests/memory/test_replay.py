@@ -400,3 +400,16 @@ def test_the_places_of_each_task_are_told_whatever_their_order():
     assert memory.places_by_task() == []
     memory.replace(Samples.of(torch.rand(5, 2), torch.zeros(5).long(), torch.tensor([3, 1, 3, 1, 1])))
     assert [places.tolist() for places in memory.places_by_task()] == [[1, 3, 4], [0, 2]]
+
+
+def test_a_balance_of_ones_own_looks_at_one_task_at_a_time(generator):
+    seen = []
+
+    def halves(targets):
+        seen.append(len(targets))
+        return (targets > targets.median()).long()
+
+    memory = ReplayMemory(8, balance=halves)
+    for task in range(3):
+        memory.store(candidates(range(20), task=task), generator=generator)
+    assert seen == [20, 8, 20, 4, 4, 20]

@@ -1,6 +1,7 @@
 """The search for λ: which value did best, how it is shown, and that the presets have what the kept runs found."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,13 @@ def test_the_best_settings_are_those_of_ocs_with_the_highest_mean_once_all_runs_
     assert chosen is not None
     assert chosen.settings == {"tau": 1.0, "lam": 1.0}
     assert "| **τ=1 λ=1** | 60.0 ± 0.0 |" in "\n".join(settings_sections(study, table))
+    diverged = [
+        replace(run, status="diverged") if run.config["settings"].get("tau") == 1000 else run
+        for run in searched(accuracies)
+    ]
+    assert (
+        best_settings(study, make_plan(study, []).table(diverged)) is chosen
+    )  # it cannot win, and is not missing
     unfinished = make_plan(study, []).table(searched(accuracies, missing="τ=1 λ=0.05"))
     assert best_settings(study, unfinished) is None
 

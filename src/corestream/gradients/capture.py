@@ -154,6 +154,7 @@ def _blocks(
     calls = [one.without(uncovered) for one in calls]
     found: dict[int, list[Block]] = {}
 
+    @torch.no_grad()
     def take(place: int, gradient: Tensor) -> None:
         """What a rule makes small is small before the backward pass goes on."""
         one, layout = calls[place], layouts[place]

@@ -113,18 +113,20 @@ class PerSampleGradients:
     def total(self) -> dict[str, Tensor]:
         """Σ_n g_n, without the norm of each sample, which would cost more.
 
-        Where the sum is finite every sample was; otherwise those that are not are found and left out. A card is not asked: there those
-        with a finite loss are summed, whatever their gradients are.
+        Where all losses and the sum are finite every sample is; otherwise those that are not are found and left out. A card is not
+        asked: there those with a finite loss are summed, whatever their gradients are.
         """
         ones = torch.ones_like(self.losses)
         if self._finite is not None:
             return self._reduce("combine", ones)
         if self.losses.is_cuda:
             keep = torch.isfinite(self.losses)
-            return self._summed("combine", [block.masked(keep) for block in self._blocks], ones)
-        sums = self._summed("combine", self._blocks, ones)
-        finite = all(bool(part.sum().isfinite()) for part in sums.values())
-        return sums if finite else self._reduce("combine", ones)
+            return self._summed("combine", (block.masked(keep) for block in self._blocks), ones)
+        if bool(self.losses.isfinite().all()):
+            sums = self._summed("combine", self._blocks, ones)
+            if all(bool(part.square().sum().isfinite()) for part in sums.values()):
+                return sums
+        return self._reduce("combine", ones)
 
     def squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:
         """Σ_n w_n g_n∘g_n, w_n = 1 when none are given: the Fisher diagonal, up to its scale."""
@@ -151,20 +153,20 @@ class PerSampleGradients:
             )
         return self._summed(verb, self._finite_blocks(), weights)
 
-    def _summed(self, verb: str, blocks: list[Block], weights: Tensor) -> dict[str, Tensor]:
+    def _summed(self, verb: str, blocks: Iterable[Block], weights: Tensor) -> dict[str, Tensor]:
         sums: dict[str, Tensor] = {}
         for block in blocks:
             sums.update(getattr(block, verb)(weights.to(self._dtype)))
         return {
-            name: sums[name].to(parameter.dtype)
+            name: _laid_out_like(parameter, sums[name])
             if name in sums
             else torch.zeros_like(parameter, requires_grad=False)
             for name, parameter in self._parameters.items()
         }
 
-    def _finite_blocks(self) -> list[Block]:
+    def _finite_blocks(self) -> Iterable[Block]:
         """0 × NaN is NaN: what is not finite must be zero in the factors before it is summed over."""
-        return self._blocks if self.all_finite else [block.masked(self.finite) for block in self._blocks]
+        return self._blocks if self.all_finite else (block.masked(self.finite) for block in self._blocks)
 
     @full_precision
     def _square_norms(self) -> Tensor:
@@ -205,6 +207,13 @@ def _judged(table: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
     """The squared norms, held apart from their table, and whether they and the losses are finite."""
     norms = table.diagonal().clone()
     return norms, _is_finite(norms, losses)
+
+
+def _laid_out_like(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """With the parameter's dtype, and its entries in the same order in memory: fused optimisers go by that alone."""
+    if gradient.stride() == parameter.stride():
+        return gradient.to(parameter.dtype)
+    return torch.empty_like(parameter, requires_grad=False).copy_(gradient)
 
 
 def _is_finite(norms: Tensor, losses: Tensor) -> Tensor:

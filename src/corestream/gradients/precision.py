@@ -1,6 +1,7 @@
 """Inner products accumulate in float32 or better, also where the caller's autocast would have them in bfloat16."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -31,3 +32,17 @@ def full_precision(
             return function(first, *args, **kwargs)
 
     return run
+
+
+@contextmanager
+def convolutions_like_products(x: Tensor) -> Iterator[None]:
+    """On a card torch lets convolutions round to TF32 by itself, matrix products only when told to: inner products go by the latter."""
+    if not x.is_cuda:
+        yield
+        return
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = before and torch.get_float32_matmul_precision() != "highest"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

@@ -221,7 +221,8 @@ class OCS(Learner):
         kept = self.candidates.kept()
         if not self.task_free and kept is not None:
             priority = self._worth(kept) if self.fill == "score" else None
-            worth = self._worth_of_kept() if len(self.memory) else None
+            shrinks = len(self.memory) > 0 and self.memory.policy == "quota"
+            worth = self._worth_of_kept() if shrinks else None
             self.memory.store(kept, priority=priority, shrink_priority=worth, generator=self.generator)
         self.candidates.clear()
         self._steps.zero_()

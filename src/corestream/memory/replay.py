@@ -141,11 +141,13 @@ class ReplayMemory:
             )
         shares = self.places_by_task()
         quota = self._quota(candidates, len(shares) + 1)
-        older = [] if self._kept is None else [self._kept]
-        if self.policy == "quota":
-            older = [self._thinned(kept, shares, quota, shrink_priority, generator) for kept in older]
+        kept = self._kept
+        if kept is not None and self.policy == "quota":
+            kept = self._thinned(kept, shares, quota, shrink_priority, generator)
         chosen = self._thinned(candidates, [torch.arange(len(candidates))], quota, priority, generator)
-        kept = Samples.join([*older, chosen])
+        kept = Samples.join(
+            [chosen] if kept is None else [kept, chosen]
+        )  # a copy, whatever becomes of the candidates
         if len(kept) > self.capacity:
             raise ValueError(
                 f"the memory's capacity of {self.capacity} is too small: {len(kept)} samples are to be kept under policy={self.policy!r}"
@@ -207,9 +209,17 @@ class ReplayMemory:
         else:
             whole = priority.cpu()
             ranks = (whole[share] for share in shares if len(share) > quota)
-        members = groups(samples.targets, self.balance).cpu()
+        whole_groups = None if callable(self.balance) else groups(samples.targets, self.balance).cpu()
+
+        def members(share: Tensor) -> Tensor:
+            if whole_groups is not None:
+                return whole_groups[share]
+            return groups(
+                samples.targets[share.to(device)], self.balance
+            ).cpu()  # its own may look at all of a task
+
         chosen = [
-            share if len(share) <= quota else share[balanced(members[share], quota, next(ranks))]
+            share if len(share) <= quota else share[balanced(members(share), quota, next(ranks))]
             for share in shares
         ]
         return samples[torch.cat(chosen).to(device)]

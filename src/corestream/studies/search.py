@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from corestream.studies.design import Condition, Row, Study
 from corestream.studies.formats import markdown_line
@@ -53,11 +53,17 @@ def search_sections(study: Study, table: Table) -> Iterator[str]:
 
 
 def best_settings(study: Study, table: Table) -> Row | None:
-    """OCS's row with the highest mean over the streams, once every one has all its runs."""
-    means = {row.label: _mean(table, row, study.conditions) for row in study.rows if row.method == "ocs"}
-    if any(math.isnan(mean) for mean in means.values()):
-        return None
-    return max((row for row in study.rows if row.label in means), key=lambda row: means[row.label])
+    """OCS's row with the highest mean over the streams, once every one has all its runs; what diverged cannot win."""
+    means = {}
+    for row in study.rows:
+        cells = [table.cells[row.label, condition.key] for condition in study.conditions]
+        if row.method != "ocs" or any(cell.diverged for cell in cells):
+            continue
+        if any(cell.done < cell.expected for cell in cells):
+            return None
+        means[row.label] = statistics.fmean(cell.measured["accuracy"].mean for cell in cells)
+    found = [row for row in study.rows if row.label in means]
+    return max(found, key=lambda row: means[row.label], default=None)
 
 
 def settings_sections(study: Study, table: Table) -> Iterator[str]:
@@ -76,14 +82,6 @@ def settings_sections(study: Study, table: Table) -> Iterator[str]:
             words += [f"{cell.done}" + (f" ({cell.holes})" if cell.holes else "")]
         yield markdown_line(words)
     yield f"\n`corestream paper {study.name} --device cuda` makes this table again.\n"
-
-
-def _mean(table: Table, row: Row, conditions: Sequence[Condition]) -> float:
-    """NaN where runs are missing, or one diverged."""
-    cells = [table.cells[row.label, condition.key] for condition in conditions]
-    if any(cell.done < cell.expected for cell in cells):
-        return math.nan
-    return statistics.fmean(cell.measured["accuracy"].mean for cell in cells)
 
 
 def _stream(condition: Condition) -> str:

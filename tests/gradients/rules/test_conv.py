@@ -127,3 +127,9 @@ def test_large_and_small_images_are_exact_by_tables_and_by_rows(check, images, c
 def test_bfloat16_is_within_five_hundredths(check, images):
     model = network(nn.Conv2d(4, 6, 3, padding=1), 2, 6)
     check(model, images(4, 2, 7, 6), dtypes=(torch.bfloat16,))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_kernel_as_large_as_its_input_is_exact(check, images, dims):
+    layer = CONVS[dims](2, 3, SPACE[dims])
+    check(nn.Sequential(layer, nn.Flatten()), images(3, 2, *SPACE[dims]))

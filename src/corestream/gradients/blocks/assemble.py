@@ -29,11 +29,13 @@ def assemble(blocks: Sequence[Block], max_bytes: int) -> list[Block]:
 
 def _with_small_rows_joined(blocks: list[Block]) -> list[Block]:
     """A network's norms and biases are many and small: together they take one operation where each would take its own."""
-    small = [block for block in blocks if isinstance(block, Rows) and block.flat.shape[1] <= SMALL]
-    if len(small) < 2:
-        return blocks
-    others = [block for block in blocks if not any(block is one for one in small)]
-    return [*others, Rows.joined(small)]
+    small, others = [], list[Block]()
+    for block in blocks:
+        if isinstance(block, Rows) and block.flat.shape[1] <= SMALL:
+            small.append(block)
+        else:
+            others.append(block)
+    return [*others, Rows.joined(small)] if small else others
 
 
 def _singles(block: Block) -> Iterable[Block]:

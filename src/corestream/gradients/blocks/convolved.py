@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import grad as library
 
+from ..precision import convolutions_like_products
 from .block import slices
 from .factor import Factor
 from .outer import Outer
@@ -74,9 +75,10 @@ class Convolved(Outer):
             image = self._image(part)
             image = image * weights[part].view(-1, *[1] * (image.dim() - 1))
             inputs, padding = self._inputs(part)
-            product = weight_gradient(  # type: ignore[no-untyped-call]
-                inputs, self.shape, image.flatten(0, 1), g.stride, padding, g.dilation, g.groups
-            )
+            with convolutions_like_products(image):
+                product = weight_gradient(  # type: ignore[no-untyped-call]
+                    inputs, self.shape, image.flatten(0, 1), g.stride, padding, g.dilation, g.groups
+                )
             total = product if total is None else total.add_(product)
         assert total is not None, "a block has at least one sample"
         combined = {self.weight: total}
@@ -88,18 +90,21 @@ class Convolved(Outer):
         if self._is_flat or self.weight not in direction:
             return super().dot(direction)
         convolve, g = CONVOLVE[len(self.space)], self.geometry
-        kernel = direction[self.weight].to(self.left.dtype).view(self.shape)
+        kernel = direction[self.weight].to(self.left.dtype)
         bias = direction[self.bias].to(self.left.dtype) if self.bias in direction else None
         products = []
         for part in self._parts():
             image = self._image(part)
             inputs, padding = self._inputs(part)
-            output = convolve(inputs, kernel, bias, g.stride, padding, g.dilation, g.groups)
+            with convolutions_like_products(image):
+                output = convolve(inputs, kernel, bias, g.stride, padding, g.dilation, g.groups)
             products.append((output.unflatten(0, image.shape[:2]) * image).flatten(1).sum(1))
         return products[0] if len(products) == 1 else torch.cat(products)
 
     def _parts(self) -> list[slice]:
-        return list(slices(len(self), 2 * self.left.bytes_each, self.max_bytes))
+        source = self.right.source  # of which padding may make a copy
+        each = 2 * self.left.bytes_each + source[:1].numel() * source.element_size()
+        return list(slices(len(self), each, self.max_bytes))
 
     def _inputs(self, part: slice) -> tuple[Tensor, tuple[int, ...]]:
         return self.geometry.padded(self.right.source[part].flatten(0, 1), self.shape[2:], self.space)

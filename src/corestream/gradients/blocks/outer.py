@@ -131,7 +131,7 @@ class Outer(Block):
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
         if self._is_flat and self.weight in direction:
             left, right = self._flat()
-            image = right @ direction[self.weight].to(left.dtype).T
+            image = right @ direction[self.weight].to(left.dtype).reshape(left.shape[1], -1).T
             if self.bias in direction:
                 image += direction[self.bias].to(left.dtype)
             return image.mul_(left).sum(1)
@@ -166,7 +166,7 @@ class Outer(Block):
 
     def _combine_vectors(self, weights: Tensor) -> dict[str, Tensor]:
         left, right = self._flat()
-        combined = {self.weight: _sum_of_outer((left * weights.unsqueeze(1)).T, right)}
+        combined = {self.weight: _sum_of_outer((left * weights.unsqueeze(1)).T, right).reshape(self.shape)}
         if self.bias is not None:
             combined[self.bias] = weights @ left
         return combined

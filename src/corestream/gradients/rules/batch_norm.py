@@ -49,11 +49,17 @@ def _variance(inverse_root: Tensor, eps: float) -> Tensor:
 
 def _normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """`x` by its batch's own statistics, their mean, and 1 / √(variance + eps), all from one kernel."""
-    if x.is_cuda and eps >= CUDNN_EPS and torch.version.hip is None and torch.backends.cudnn.is_acceptable(x):
-        # five times as fast as torch's own kernels, and nobody else's choice without a weight
+    if x.is_cuda and eps >= CUDNN_EPS and _cudnn_takes(x):
+        # five times as fast as torch's own kernels, which it would choose without a weight
         ones, zeros = x.new_ones(x.shape[1]), x.new_zeros(x.shape[1])
         return torch.cudnn_batch_norm(x.contiguous(), ones, zeros, None, None, True, 0.0, eps)[:3]
     return torch.native_batch_norm(x, None, None, None, None, True, 0.0, eps)
+
+
+def _cudnn_takes(x: Tensor) -> bool:
+    """As torch itself decides."""
+    fits = x.dim() >= 3 and x.shape[0] <= 880_801 and 0 < x.numel() < 2**31 - 1
+    return fits and torch.version.hip is None and torch.backends.cudnn.is_acceptable(x)
 
 
 def frozen_forward(module: AnyBatchNorm) -> Any:
