@@ -48,4 +48,4 @@ def general_rows(
         for rows, gradient in zip(values, gradients, strict=True):
             if gradient is not None:
                 rows[n] = gradient.to_dense() if gradient.is_sparse else gradient
-    return [Rows.of(name, rows) for name, rows in zip(parameters, values, strict=True)]
+    return [Rows(name, rows) for name, rows in zip(parameters, values, strict=True)]

@@ -51,7 +51,7 @@ def _sum(parts: list[Block], max_bytes: int) -> Block:
         return first
     if all(isinstance(part, Rows) for part in parts):
         assert isinstance(first, Rows)
-        return Rows(first.shapes, torch.stack([part.flat for part in parts if isinstance(part, Rows)]).sum(0))
+        return first.with_(torch.stack([part.flat for part in parts if isinstance(part, Rows)]).sum(0))
     outers = [part for part in parts if isinstance(part, Outer)]
     if len(outers) == len(parts) and len({(o.left.groups, o.left.width) for o in outers}) == 1:
         return outers[0].joined(*outers[1:])

@@ -255,7 +255,7 @@ class Outer(Block):
                 return self
             return self._with(bias=None, shapes={self.weight: self.shape})
         if self.bias is not None and self.bias in names:
-            return Rows.of(self.bias, self._bias_rows())
+            return Rows(self.bias, self._bias_rows())
         return None
 
 

@@ -12,19 +12,21 @@ from .block import Block, Index, taken
 class Rows(Block):
     """g_n itself, for parameters so small, or uses so odd, that factors gain nothing: [N, all entries of all its parameters]."""
 
-    def __init__(self, shapes: dict[str, tuple[int, ...]], flat: Tensor) -> None:
-        self.shapes, self.flat = shapes, flat
-
-    @classmethod
-    def of(cls, name: str, values: Tensor) -> "Rows":
+    def __init__(self, name: str, values: Tensor) -> None:
         """One parameter's, [N, *shape]."""
-        return cls({name: tuple(values.shape[1:])}, values.reshape(len(values), -1))
+        self.shapes, self.flat = {name: tuple(values.shape[1:])}, values.reshape(len(values), -1)
 
     @classmethod
     def joined(cls, parts: "Sequence[Rows]") -> "Rows":
         """Those of different parameters: one matrix product then does for all."""
         shapes = {name: shape for part in parts for name, shape in part.shapes.items()}
-        return cls(shapes, torch.cat([part.flat for part in parts], dim=1))
+        return parts[0].with_(torch.cat([part.flat for part in parts], dim=1), shapes)
+
+    def with_(self, flat: Tensor, shapes: dict[str, tuple[int, ...]] | None = None) -> "Rows":
+        """Other values of the same parameters, or of others."""
+        twin = object.__new__(Rows)
+        twin.shapes, twin.flat = shapes or self.shapes, flat
+        return twin
 
     def __len__(self) -> int:
         return self.flat.shape[0]
@@ -67,13 +69,13 @@ class Rows(Block):
         }
 
     def select(self, index: Index) -> "Rows":
-        return Rows(self.shapes, taken(self.flat, index))
+        return self.with_(taken(self.flat, index))
 
     def masked(self, keep: Tensor) -> "Rows":
-        return Rows(self.shapes, torch.where(keep.unsqueeze(1), self.flat, 0))
+        return self.with_(torch.where(keep.unsqueeze(1), self.flat, 0))
 
     def only(self, names: frozenset[str]) -> "Rows | None":
         if names.issuperset(self.shapes):
             return self
-        parts = [Rows.of(name, part) for name, part in self.rows(slice(None)).items() if name in names]
+        parts = [Rows(name, part) for name, part in self.rows(slice(None)).items() if name in names]
         return Rows.joined(parts) if parts else None

@@ -62,7 +62,7 @@ def _convolved(
 
 
 def _bias_rows(name: str, seen: Seen) -> Rows:
-    return Rows.of(name, seen.gradient.flatten(3).sum((1, 3)))
+    return Rows(name, seen.gradient.flatten(3).sum((1, 3)))
 
 
 def _positions(x: Tensor, groups: int) -> Tensor:

@@ -14,4 +14,4 @@ def linear(seen: Seen) -> list[Block]:
         left, right = Factor(seen.gradient.unsqueeze(1)), Factor(seen.inputs.unsqueeze(1))
         shape = (seen.gradient.shape[-1], seen.inputs.shape[-1])
         return [Outer(weight, shape, left, right, bias, seen.max_bytes)]
-    return [Rows.of(bias, seen.gradient.sum(1))] if bias is not None else []
+    return [Rows(bias, seen.gradient.sum(1))] if bias is not None else []

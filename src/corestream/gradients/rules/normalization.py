@@ -70,10 +70,10 @@ def affine_rows(seen: Seen, normalized: Tensor, over: tuple[int, ...]) -> list[B
     weight, bias = seen.names.get("weight"), seen.names.get("bias")
     if weight is not None and bias is not None:
         for_weight, for_bias = _both_sums(seen.gradient, normalized, over)
-        return [Rows.of(weight, for_weight), Rows.of(bias, for_bias)]
+        return [Rows(weight, for_weight), Rows(bias, for_bias)]
     if weight is not None:
-        return [Rows.of(weight, (seen.gradient * normalized).sum(over))]
-    return [Rows.of(bias, seen.gradient.sum(over))] if bias is not None else []
+        return [Rows(weight, (seen.gradient * normalized).sum(over))]
+    return [Rows(bias, seen.gradient.sum(over))] if bias is not None else []
 
 
 @fusible
