@@ -9,7 +9,6 @@ from torch.nn import grad as library
 
 from ..precision import convolutions_like_products
 from .block import slices
-from .factor import Factor
 from .outer import Outer
 
 CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -49,22 +48,12 @@ class Geometry:
         return x, (0,) * len(before)
 
 
+@dataclass(eq=False, repr=False)
 class Convolved(Outer):
     """A weighted sum of gradients is one weight gradient of the layer; a product with a direction is its output under that direction."""
 
-    def __init__(
-        self,
-        weight: str,
-        shape: tuple[int, ...],
-        left: Factor,
-        right: Factor,
-        bias: str | None,
-        max_bytes: int,
-        geometry: Geometry,
-        space: tuple[int, ...],
-    ) -> None:
-        super().__init__(weight, shape, left, right, bias, max_bytes)
-        self.geometry, self.space = geometry, space  # the positions of `left`, dimension by dimension
+    geometry: Geometry
+    space: tuple[int, ...]  # the positions of `left`, dimension by dimension
 
     def combine(self, weights: Tensor) -> dict[str, Tensor]:
         if self._is_flat:

@@ -1,6 +1,7 @@
 """Per-sample gradients that are sums of outer products: linear and convolutional layers."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -17,6 +18,7 @@ SMALL_PRODUCTS = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Outer(Block):
     """g_n = Σ_t left_nt ⊗ right_nt for a weight; Σ_t left_nt for the bias beside it, when it has one.
 
@@ -24,20 +26,17 @@ class Outer(Block):
     the factors, through T × T tables of inner products, or the rows g_n themselves, some output features at a time.
     """
 
-    def __init__(
-        self,
-        weight: str,
-        shape: tuple[int, ...],
-        left: Factor,
-        right: Factor,
-        bias: str | None,
-        max_bytes: int,
-    ) -> None:
-        self.weight, self.shape, self.bias = weight, shape, bias
-        self.left, self.right, self.max_bytes = left, right, max_bytes
-        self.shapes = {weight: shape}
-        if bias is not None:
-            self.shapes[bias] = (left.groups * left.width,)
+    weight: str
+    shape: tuple[int, ...]
+    left: Factor
+    right: Factor
+    bias: str | None
+    max_bytes: int
+
+    def __post_init__(self) -> None:
+        self.shapes = {self.weight: self.shape}
+        if self.bias is not None:
+            self.shapes[self.bias] = (self.left.groups * self.left.width,)
 
     def __len__(self) -> int:
         return len(self.left)
