@@ -161,4 +161,4 @@ def _inverse_root(squared: Tensor) -> Tensor:
 
 
 def _square(gradient: dict[str, Tensor]) -> Tensor:
-    return torch.stack([part.square().sum() for part in gradient.values()]).sum()
+    return torch.cat([part.reshape(-1) for part in gradient.values()]).square().sum()

@@ -11,12 +11,18 @@ from .block import Index, taken
 class Factor:
     """[N, G, T, width] (G groups, T positions), made for some samples at a time.
 
-    A convolution's patches are many times larger than its input, so `make` unfolds them only when asked for.
+    A convolution's patches are many times larger than its input, so `make` unfolds them only when asked for; `sizes` are G, T and
+    width of what it makes.
     """
 
-    def __init__(self, source: Tensor, make: Callable[[Tensor], Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        source: Tensor,
+        make: Callable[[Tensor], Tensor] | None = None,
+        sizes: tuple[int, int, int] | None = None,
+    ) -> None:
         self.source, self.make = source, make
-        self.groups, self.positions, self.width = (source if make is None else make(source[:1])).shape[1:]
+        self.groups, self.positions, self.width = sizes or source.shape[1:]
 
     def __len__(self) -> int:
         return self.source.shape[0]

@@ -57,8 +57,10 @@ def _convolved(
     steps = tuple(left.shape[3:])
     unfold = partial(_patches, geometry, module.kernel_size, steps)
     positions = Factor(_positions(left, module.groups))
+    width = right.shape[2] // module.groups * math.prod(module.kernel_size)
+    patches = Factor(right, unfold, (module.groups, positions.positions, width))
     shape = tuple(module.weight.shape)
-    return Convolved(weight, shape, positions, Factor(right, unfold), bias, max_bytes, geometry, steps)
+    return Convolved(weight, shape, positions, patches, bias, max_bytes, geometry, steps)
 
 
 def _bias_rows(name: str, seen: Seen) -> Rows:
