@@ -53,7 +53,7 @@ class Coreset(Rehearsal):
             self.memory.store(
                 kept[self._order(chosen, len(kept))],
                 priority=self._front_first(len(kept)),
-                shrink_priority=self._front_first(len(self.memory)) if len(self.memory) else None,
+                shrink_priority=self._front_first(len(self.memory)),
                 generator=self.generator,
             )
         self.candidates.clear()

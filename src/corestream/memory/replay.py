@@ -145,9 +145,8 @@ class ReplayMemory:
         if kept is not None and self.policy == "quota":
             kept = self._thinned(kept, shares, quota, shrink_priority, generator)
         chosen = self._thinned(candidates, [torch.arange(len(candidates))], quota, priority, generator)
-        kept = Samples.join(
-            [chosen] if kept is None else [kept, chosen]
-        )  # a copy, whatever becomes of the candidates
+        # a copy, whatever becomes of the candidates
+        kept = Samples.join([chosen] if kept is None else [kept, chosen])
         if len(kept) > self.capacity:
             raise ValueError(
                 f"the memory's capacity of {self.capacity} is too small: {len(kept)} samples are to be kept under policy={self.policy!r}"
@@ -214,9 +213,8 @@ class ReplayMemory:
         def members(share: Tensor) -> Tensor:
             if whole_groups is not None:
                 return whole_groups[share]
-            return groups(
-                samples.targets[share.to(device)], self.balance
-            ).cpu()  # its own may look at all of a task
+            # a balance of one's own may look at all of a task
+            return groups(samples.targets[share.to(device)], self.balance).cpu()
 
         chosen = [
             share if len(share) <= quota else share[balanced(members(share), quota, next(ranks))]

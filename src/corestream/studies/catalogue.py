@@ -41,13 +41,9 @@ def _tried(name: str = "ocs", **settings: object) -> Row:
 
 
 def _text(value: object) -> str:
-    return (
-        "/".join(map(_text, value))
-        if isinstance(value, tuple)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if isinstance(value, tuple):  # commas would part rows on the command line
+        return "/".join(map(_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 SYMBOLS = {"tau": "τ", "lam": "λ"}

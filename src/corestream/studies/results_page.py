@@ -154,8 +154,7 @@ def _words(row: str, cell: Cell, metrics: Sequence[str]) -> list[str]:
 def _facts(cell: Cell) -> list[str]:
     """How many runs, where, and how long each took."""
     devices = ", ".join(sorted({result.device for result in cell.results if result.device}))
-    runs = f"{cell.done}" + (f" ({cell.holes})" if cell.holes else "")
-    return [runs, devices, _time(cell)]
+    return [cell.runs, devices, _time(cell)]
 
 
 def _time(cell: Cell) -> str:

@@ -79,7 +79,7 @@ def settings_sections(study: Study, table: Table) -> Iterator[str]:
         for condition in study.conditions:
             cell = table.cells[row.label, condition.key]
             words += [plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")]
-            words += [f"{cell.done}" + (f" ({cell.holes})" if cell.holes else "")]
+            words.append(cell.runs)
         yield markdown_line(words)
     yield f"\n`corestream paper {study.name} --device cuda` makes this table again.\n"
 

@@ -54,6 +54,11 @@ class Cell:
         return "better" if (own.mean < paper.mean) == (metric in LOWER_IS_BETTER) else "miss"
 
     @property
+    def runs(self) -> str:
+        """How many runs are in the mean, and which are not: "4 (1 missing)"."""
+        return f"{self.done}" + (f" ({self.holes})" if self.holes else "")
+
+    @property
     def holes(self) -> str:
         """What is not in the mean: diverged, failed and missing runs."""
         missing = self.expected - self.done - self.diverged - self.failed
