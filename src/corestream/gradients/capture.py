@@ -243,4 +243,5 @@ def _seen(
         layout.samples(inputs, count, one.events[0]),
         one.widened(layout.samples(gradient.to(dtype), count, one.events[1])),
         max_bytes,
+        one.statistics,
     )

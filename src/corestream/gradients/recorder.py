@@ -28,6 +28,7 @@ class Call:
     rows: tuple[int, int] | None = (
         None  # the output is only these rows of the parameter: zeros before, zeros after
     )
+    statistics: batch_norm.Statistics | None = None  # of the batch, where the layer normalised by them
 
     def without(self, names: frozenset[str]) -> "Call":
         if not names:
@@ -66,7 +67,7 @@ class Recorder:
         if "forward" in module.__dict__:
             return  # the user's own forward on this layer: no rule knows what it does
         if type(module) in batch_norm.BATCH_NORMS and batch_norm.uses_batch_statistics(module):
-            self._replace_forward(module, batch_norm.frozen_forward(module))  # type: ignore[arg-type]
+            self._replace_forward(module, batch_norm.FrozenForward(module))  # type: ignore[arg-type]
         if type(module) is nn.MultiheadAttention:
             if any(id(parameter) in self._names for parameter in module.parameters()):
                 self._replace_forward(
@@ -88,7 +89,8 @@ class Recorder:
             output = before(*args, **kwargs)
             inputs = args[0] if args else kwargs.get("input")
             if isinstance(output, Tensor) and output.requires_grad and isinstance(inputs, Tensor):
-                self._record(label, rule, module, names, inputs, output)
+                statistics = before.statistics if isinstance(before, batch_norm.FrozenForward) else None
+                self._record(label, rule, module, names, inputs, output, statistics=statistics)
             return output
 
         # not a hook: another one may replace the output, and a layer without hooks is called faster
@@ -96,11 +98,13 @@ class Recorder:
 
     def _record(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
-        rows: tuple[int, int] | None = None,
+        rows: tuple[int, int] | None = None, statistics: batch_norm.Statistics | None = None,
     ) -> None:  # fmt: skip
         events = rule.events(module, inputs)
         edge = get_gradient_edge(output)
-        call = Call(label, rule, module, names, inputs, inputs._version, edge, output.shape, events, rows)
+        call = Call(
+            label, rule, module, names, inputs, inputs._version, edge, output.shape, events, rows, statistics
+        )
         self.calls.append(call)
 
     def _replace_forward(self, module: nn.Module, forward: Any) -> None:

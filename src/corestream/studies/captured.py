@@ -15,7 +15,7 @@ from corestream.studies.run import Run
 
 
 class Place:
-    """Where a lane works: its CUDA stream, and a state of torch's own generator that no other lane draws from."""
+    """Where a lane works: its CUDA stream, a state of torch's own generator that no other lane draws from, memory for its graphs."""
 
     def __init__(self, stream: torch.cuda.Stream | None, seed: int) -> None:
         self.stream = stream
@@ -23,6 +23,7 @@ class Place:
         if self.stream is not None:
             self.generator = torch.Generator("cuda").manual_seed(seed)
             self._backend = "inductor" if can_fuse() else None
+            self._pool: Any = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -48,6 +49,17 @@ class Place:
         """Torch's own generator on the card draws what this lane's does."""
         default = torch.cuda.default_generators[torch.cuda.current_device()]
         default.graphsafe_set_state(self.generator.graphsafe_get_state())
+
+    @property
+    def pool(self) -> Any:
+        """One for all graphs, which are replayed one after the other.
+
+        A pool goes with its last graph, and its memory only when the card is full: a small one that is never replayed keeps it.
+        """
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._keeper = _capture(lambda: torch.zeros((), device="cuda"), self)
+        return self._pool
 
     def is_busy(self) -> bool:
         return self.stream is not None and not self.stream.query()
@@ -97,7 +109,6 @@ class CapturedEvaluations:
         self._place = place
         self._held: dict[int, list[tuple[Tensor, ...]]] = {}
         self._captured: dict[int, tuple[torch.cuda.CUDAGraph, Evaluation]] = {}
-        self._pool = torch.cuda.graph_pool_handle()  # one for all: they are replayed one after the other
         self._capturable = True
 
     def __call__(self, model: nn.Module, number: int, test: Batches, classes: int) -> Evaluation:
@@ -110,11 +121,12 @@ class CapturedEvaluations:
             found: list[Evaluation] = []
             batches = self._held[number]
             try:
-                graph = _capture(
-                    lambda: found.append(evaluate(model, batches, classes)), self._place, pool=self._pool
-                )
-            except RuntimeError:
-                self._capturable = False
+                graph = _capture(lambda: found.append(evaluate(model, batches, classes)), self._place)
+            except RuntimeError as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    make_room()
+                else:
+                    self._capturable = False
                 return evaluate(model, test, classes)
             self._captured[number] = graph, found[0]
         graph, evaluation = self._captured[number]
@@ -122,17 +134,18 @@ class CapturedEvaluations:
         return evaluation
 
 
-def _capture(
-    work: Callable[[], None],
-    place: Place,
-    *generators: torch.Generator,
-    pool: Any = None,
-) -> torch.cuda.CUDAGraph:
+def make_room() -> None:
+    """Give back what torch keeps for other runs, which it cannot in the midst of a capture."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+def _capture(work: Callable[[], object], place: Place, *generators: torch.Generator) -> torch.cuda.CUDAGraph:
     """What the work launches, to be launched again and again; an error in it leaves the generators as they were."""
     graph = torch.cuda.CUDAGraph()
     for generator in generators:
         graph.register_generator_state(generator)
-    drawn_from = (*generators, place.generator)
+    pool, drawn_from = place.pool, (*generators, place.generator)
     before = [generator.clone_state() for generator in drawn_from]
     collects = gc.isenabled()
     gc.disable()  # what goes out of use would be freed in the midst of it

@@ -3,6 +3,7 @@
 On the processor each step is looked at; a device gathers, and is asked when it has to be waited for anyway.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
 from corestream.errors import DataError, NonFiniteError
 
@@ -47,7 +49,10 @@ class FiniteWatch:
 
     def look_at_parameters(self, model: nn.Module) -> None:
         """A gradient that was not finite leaves its mark here, even after the last step of all."""
-        for name, parameter in model.named_parameters():
+        parameters = {name: value.detach() for name, value in model.named_parameters() if value.numel()}
+        if torch.isfinite(get_total_norm(parameters.values(), math.inf)):  # one look for all of them
+            return
+        for name, parameter in parameters.items():
             if not torch.isfinite(parameter).all():
                 raise NonFiniteError(f"parameter {name!r} is not finite; it was so at {self._since()}")
 

@@ -17,7 +17,7 @@ import torch
 
 from corestream.errors import CorestreamError, NonFiniteError
 from corestream.studies import execute
-from corestream.studies.captured import CapturedEvaluations, CapturedStep, Cursor, Place
+from corestream.studies.captured import CapturedEvaluations, CapturedStep, Cursor, Place, make_room
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Driver, Options, Progress
 from corestream.studies.environment import set_up_card
@@ -28,6 +28,7 @@ from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
+TRIES = 2  # captures of a task that may find the card full
 WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
 BURST = 300  # steps of one run handed to the pump at once
 ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
@@ -117,6 +118,7 @@ class Lane:
         self._row: CapturedStep | None = None
         self._ordinary: dict[int, tuple[Hashable, int]] = {}  # likewise: phase, and ordinary steps in it
         self._capturable = config.device != "cpu" and not config.record
+        self._tries_left = TRIES
 
     def begin(self) -> Outcome | None:
         self._watcher.began(self.config)
@@ -161,6 +163,7 @@ class Lane:
             if closed:
                 self._cursor = self._row = None
                 self._captured.clear()
+                self._tries_left = TRIES
             if run.finished:
                 return self._ended(execute.end(run, self._events, execute.DONE, ""))
         return None
@@ -200,7 +203,7 @@ class Lane:
 
     def _ready(self, run: Run, cursor: Cursor, size: int) -> bool:
         """Whether the step is captured, capturing it when the run has settled into one shape."""
-        if size in self._captured or not self._capturable:
+        if size in self._captured or not self._capturable or not self._tries_left:
             return size in self._captured
         phase = run.learner.phase()
         before, steps = self._ordinary.get(size, (phase, 0))
@@ -213,9 +216,14 @@ class Lane:
             if size == run.batch_size and run.steps_of_task >= LONG:
                 self._row = CapturedStep(run, self._place, cursor, size, ROW)
         except RuntimeError as error:
-            self._capturable = False
             torch.cuda.synchronize()
-            self._events.write("not captured", reason=f"{type(error).__name__}: {error}".splitlines()[0])
+            if isinstance(error, torch.OutOfMemoryError):
+                make_room()
+                self._tries_left -= 1
+            else:
+                self._capturable = False
+            if not (self._capturable and self._tries_left):
+                self._events.write("not captured", reason=f"{type(error).__name__}: {error}".splitlines()[0])
             return False
         return True
 

@@ -19,6 +19,7 @@ class Seen:
     inputs: Tensor  # [N, T, *event]
     gradient: Tensor  # [N, T, *event]: of each sample's loss with respect to the layer's output
     max_bytes: int
+    statistics: tuple[Tensor, Tensor] | None = None  # of the batch, where the layer normalised by them
 
 
 MakeBlocks = Callable[[Seen], list[Block]]
