@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,43 +67,68 @@ def test_the_presets_have_what_the_kept_search_found(benchmark: str) -> None:
 SETTINGS = {name: study for name, study in STUDIES.items() if study.kind == "settings"}
 
 
-def searched(accuracies: dict[str, float], missing: str | None = None) -> list[Result]:
-    """A run of each row on each stream of the search on Split CIFAR-100, the given rows with these accuracies, others with 0.5."""
+def searched(accuracies: dict[tuple[str, bool], float], missing: str | None = None) -> list[Result]:
+    """A run of each row on each stream of the search on Split CIFAR-100, these rows with these accuracies, others with 0.5."""
     plan = make_plan(STUDIES["best-split-cifar100"], [])
     runs = [(label, config) for (label, _), configs in plan.configs.items() for config in configs]
     return [
-        Result(config.to_dict(), {"average_accuracy": accuracies.get(label, 0.5), "matrix": []})
+        Result(
+            config.to_dict(),
+            {"average_accuracy": accuracies.get((label, config.imbalanced), 0.5), "matrix": []},
+        )
         for label, config in runs
-        if label != missing
+        if label != missing or config.imbalanced
     ]
 
 
-def test_the_best_settings_are_those_of_ocs_with_the_highest_mean_once_all_runs_are_there() -> None:
+def test_each_kind_of_stream_has_the_settings_of_ocs_with_the_highest_mean_once_all_runs_are_there() -> None:
     study = STUDIES["best-split-cifar100"]
-    accuracies = {"τ=1 λ=1": 0.6, "uniform:ocs-schedule λ=0.1": 0.9}
+    accuracies = {
+        ("τ=1 λ=0.05", False): 0.6,
+        ("τ=1 λ=1", True): 0.7,
+        ("uniform:ocs-schedule λ=0.1", True): 0.9,
+    }
     table = make_plan(study, []).table(searched(accuracies))
     chosen = best_settings(study, table)
-    assert chosen is not None
-    assert chosen.settings == {"tau": 1.0, "lam": 1.0}
-    assert "| **τ=1 λ=1** | 60.0 ± 0.0 |" in "\n".join(settings_sections(study, table))
+    assert chosen["balanced"].settings == {"tau": 1.0, "lam": 0.05}
+    assert chosen["imbalanced"].settings == {"tau": 1.0, "lam": 1.0}
+    lines = "\n".join(settings_sections(study, table))
+    assert "| τ=1 λ=0.05 | **60.0 ± 0.0** | – | 3 | 50.0 ± 0.0 |" in lines
+    assert "| τ=1 λ=1 | 50.0 ± 0.0 | – | 3 | **70.0 ± 0.0** |" in lines
     diverged = [
         replace(run, status="diverged") if run.config["settings"].get("tau") == 1000 else run
         for run in searched(accuracies)
     ]
-    assert (
-        best_settings(study, make_plan(study, []).table(diverged)) is chosen
-    )  # it cannot win, and is not missing
+    # it cannot win, and is not missing
+    assert best_settings(study, make_plan(study, []).table(diverged)) == chosen
     unfinished = make_plan(study, []).table(searched(accuracies, missing="τ=1 λ=0.05"))
-    assert best_settings(study, unfinished) is None
+    assert best_settings(study, unfinished) == {"imbalanced": chosen["imbalanced"]}
+
+
+def test_the_papers_settings_stay_where_others_are_ahead_by_less_than_their_spread() -> None:
+    study = STUDIES["best-split-cifar100"]
+
+    def chosen(accuracies: dict[int, float]) -> Any:
+        runs = [
+            replace(run, accuracy={**run.accuracy, "average_accuracy": accuracies[run.seed]})
+            if run.config["settings"].items() >= {"tau": 1.0, "lam": 1.0, "reference": "memory"}.items()
+            else run
+            for run in searched({})
+        ]
+        return best_settings(study, make_plan(study, []).table(runs))["balanced"].label
+
+    assert chosen({100: 0.51, 101: 0.52, 102: 0.53}) == "τ=1 λ=1"
+    assert chosen({100: 0.49, 101: 0.51, 102: 0.56}) == "τ=1000 λ=1"
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_presets_have_the_best_settings_that_the_kept_search_found(name: str) -> None:
     study = SETTINGS[name]
     benchmark = study.conditions[0].benchmark
-    chosen = best_settings(study, make_plan(study, []).table(read_results(KEPT)))
-    if chosen is not None:  # a search that is not whole yet chooses nothing
-        plain = make_config(benchmark, "ocs", protocol="paper").settings
-        best = make_config(benchmark, "ocs", protocol="paper", overrides={**chosen.settings}).settings
+    found = best_settings(study, make_plan(study, []).table(read_results(KEPT)))
+    for kind, chosen in found.items():  # a search that is not whole yet chooses nothing
+        on = {"protocol": "paper", "imbalanced": kind == "imbalanced"}
+        plain = make_config(benchmark, "ocs", **on).settings
+        best = make_config(benchmark, "ocs", overrides={**chosen.settings}, **on).settings
         ours = {name: value for name, value in best.items() if plain[name] != value}
-        assert BEST["ocs"].get(benchmark, {}) == ours
+        assert BEST["ocs"].get(benchmark, {}).get(kind, {}) == ours

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from corestream.errors import ConfigError
 from corestream.learners.settings import Settings
 
 Values = dict[str, Any]
+StreamKind = Literal["balanced", "imbalanced"]  # a noisy one is balanced
 Kind = TypeVar("Kind", bound=Settings)
 
 PROTOCOLS = ("paper", "best", "ocs-schedule")
@@ -125,8 +126,10 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
     "split-cifar100": {"uniform": 0.1, "ocs": 1.0},
 }
 # Ours where they are better than the paper's, and then the default: docs/methods.md says how they were found.
-BEST: dict[str, dict[str, Values]] = {
-    "ocs": {"split-cifar100": {"tau": 1.0, "lam": 0.05}},
+BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
+    "ocs": {
+        "split-cifar100": {"balanced": {"tau": 1.0, "lam": 0.05}, "imbalanced": {"tau": 1.0, "lam": 1.0}},
+    },
 }
 
 
@@ -155,6 +158,6 @@ def preset(
     if (lam := CHOSEN_LAM.get(key, {}).get(searched)) is not None:
         values["lam"] = lam
     if protocol == "best":
-        values |= BEST.get(method, {}).get(key, {})
+        values |= BEST.get(method, {}).get(key, {}).get("imbalanced" if imbalanced else "balanced", {})
     known = {field.name for field in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in known})

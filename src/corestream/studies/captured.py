@@ -21,6 +21,7 @@ class Place:
         self.stream = stream
         self._cpu_state = torch.Generator().manual_seed(seed).get_state()
         if self.stream is not None:
+            torch.cuda.init()  # torch's own generators are there only afterwards
             self.generator = torch.Generator("cuda").manual_seed(seed)
             self._backend = "inductor" if can_fuse() else None
             self._pool: Any = None

@@ -196,7 +196,7 @@ _ALL = (
             _blocks(3, 4),
             _blocks(4),
         ),
-        (Condition("split-tinyimagenet"),),
+        (Condition("split-tinyimagenet"), Condition("split-cifar100")),
         metrics=("accuracy", "forgetting", "usage"),
     ),
     Study(

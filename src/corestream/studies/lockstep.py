@@ -55,8 +55,6 @@ def make_runs_together(
     waiting, outcomes, working = deque(configs), [], list[Lane]()
     set_up_card()
     on_card = sum(config.device == "cuda" for config in configs)
-    if on_card:
-        torch.cuda.init()  # torch's own generators are there only afterwards
     # taken once: torch has few streams and gives them out again and again, and one that is captured can serve no other run
     streams = [torch.cuda.Stream() for _ in range(min(lanes, on_card, STREAMS))]
     lanes = min(lanes, STREAMS)

@@ -1,14 +1,16 @@
-"""What was searched: λ for each method and benchmark, and OCS's best settings; the best mean over a benchmark's streams is chosen."""
+"""What was searched: λ, of which a method has one for all streams of a benchmark, and OCS's best settings, one for each kind of stream."""
 
 import math
 import statistics
 from collections.abc import Iterator
 
+from corestream.learners.presets import StreamKind
 from corestream.studies.design import Condition, Row, Study
 from corestream.studies.formats import markdown_line
 from corestream.studies.layout import plus_minus
 from corestream.studies.tables import Table
 
+KINDS: tuple[StreamKind, ...] = ("balanced", "imbalanced")
 Values = dict[float, list[float]]  # λ → accuracy on each stream; NaN where it diverged
 
 
@@ -52,18 +54,34 @@ def search_sections(study: Study, table: Table) -> Iterator[str]:
         yield f"\n`{command}` makes this table again.\n"
 
 
-def best_settings(study: Study, table: Table) -> Row | None:
-    """OCS's row with the highest mean over the streams, once every one has all its runs; what diverged cannot win."""
-    means = {}
+def best_settings(study: Study, table: Table) -> dict[StreamKind, Row]:
+    """OCS's best row on each kind of stream, once every one has all its runs.
+
+    What diverged cannot win; the paper's own, the first, gives way only to what is ahead by more than its standard deviation.
+    """
+    return {kind: chosen for kind in KINDS if (chosen := _best_on(study, table, kind)) is not None}
+
+
+def _best_on(study: Study, table: Table, kind: StreamKind) -> Row | None:
+    keys = [condition.key for condition in study.conditions if _kind(condition) == kind]
+    found: list[tuple[float, float, Row]] = []  # mean, standard deviation
     for row in study.rows:
-        cells = [table.cells[row.label, condition.key] for condition in study.conditions]
+        cells = [table.cells[row.label, key] for key in keys]
         if row.method != "ocs" or any(cell.diverged for cell in cells):
             continue
         if any(cell.done < cell.expected for cell in cells):
             return None
-        means[row.label] = statistics.fmean(cell.measured["accuracy"].mean for cell in cells)
-    found = [row for row in study.rows if row.label in means]
-    return max(found, key=lambda row: means[row.label], default=None)
+        measured = [cell.measured["accuracy"] for cell in cells]
+        mean, spread = (
+            statistics.fmean(m.mean for m in measured),
+            statistics.fmean(m.sd or 0 for m in measured),
+        )
+        found.append((mean, spread, row))
+    if not found:
+        return None
+    mean, spread, best = max(found, key=lambda one: one[0])
+    paper_mean, _, paper = found[0]
+    return best if paper is not study.rows[0] or mean - paper_mean > spread else paper
 
 
 def settings_sections(study: Study, table: Table) -> Iterator[str]:
@@ -75,19 +93,29 @@ def settings_sections(study: Study, table: Table) -> Iterator[str]:
     yield markdown_line(header)
     yield markdown_line(["---"] * len(header))
     for row in study.rows:
-        words = [f"**{row.label}**" if row is chosen else row.label]
+        words = [row.label]
         for condition in study.conditions:
             cell = table.cells[row.label, condition.key]
-            words += [plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")]
-            words.append(cell.runs)
+            accuracy, forgetting = (
+                plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")
+            )
+            words += [
+                f"**{accuracy}**" if chosen.get(_kind(condition)) is row else accuracy,
+                forgetting,
+                cell.runs,
+            ]
         yield markdown_line(words)
     yield f"\n`corestream paper {study.name} --device cuda` makes this table again.\n"
+
+
+def _kind(condition: Condition) -> StreamKind:
+    return "imbalanced" if condition.imbalanced else "balanced"
 
 
 def _stream(condition: Condition) -> str:
     if condition.noise:
         return f"{condition.noise:.0%} noise"
-    return "imbalanced" if condition.imbalanced else "balanced"
+    return _kind(condition)
 
 
 def _streams(study: Study, benchmark: str) -> list[Condition]:
