@@ -81,6 +81,7 @@ _ALL = (
         "OCS on Rotated MNIST, the best settings",
         (
             _tried(tau=1000.0),
+            _tried(tau=1000.0, lam=10.0),
             _tried(tau=10.0),
             _tried(tau=1.0),
             _tried(tau=1000.0, reference=50),
