@@ -1,5 +1,6 @@
 """On a card: captured steps are the ordinary ones, fused ones as good, and what cannot be captured goes on without."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,29 @@ def test_a_step_that_cannot_be_captured_goes_on_by_ordinary_ones(
     monkeypatch.setattr(OCS, "_learn", looking)
     assert make_runs_together([one], tmp_path / "together", lanes=1)[0].status == "done"
     assert not was_captured(tmp_path / "together", one)
+    assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_card_that_was_full_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    ordinary, left = OCS._learn, [times]
+
+    def full(self: OCS, *args: Any) -> Any:
+        if torch.cuda.is_current_stream_capturing() and left[0]:
+            left[0] -= 1
+            torch.rand(10, generator=self.generator, device="cuda")
+            raise torch.OutOfMemoryError("the card is full")
+        return ordinary(self, *args)
+
+    one = config("ocs", 0)
+    monkeypatch.setattr(captured, "can_fuse", lambda: False)
+    execute(one, tmp_path / "alone")
+    monkeypatch.setattr(OCS, "_learn", full)
+    assert make_runs_together([one], tmp_path / "together", lanes=1)[0].status == "done"
+    assert was_captured(tmp_path / "together", one) == (times == 1)  # twice: not in that task
     assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
 
 

@@ -13,6 +13,8 @@ from corestream.streams import Batches
 from corestream.studies.metrics import Evaluation, evaluate
 from corestream.studies.run import Run
 
+TRIES = 2  # captures that may find the card full: of a task's steps, of a run's tests
+
 
 class Place:
     """Where a lane works: its CUDA stream, a state of torch's own generator that no other lane draws from, memory for its graphs."""
@@ -25,6 +27,7 @@ class Place:
             self.generator = torch.Generator("cuda").manual_seed(seed)
             self._backend = "inductor" if can_fuse() else None
             self._pool: Any = None
+            self._keeper: torch.cuda.CUDAGraph | None = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -59,8 +62,16 @@ class Place:
         """
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-            self._keeper = _capture(lambda: torch.zeros((), device="cuda"), self)
+            try:
+                self._keeper = _capture(lambda: torch.zeros((), device="cuda"), self)
+            except BaseException:
+                self.forget_pool()
+                raise
         return self._pool
+
+    def forget_pool(self) -> None:
+        """It goes with the graphs that are left in it; the next capture has another."""
+        self._pool = self._keeper = None
 
     def is_busy(self) -> bool:
         return self.stream is not None and not self.stream.query()
@@ -110,59 +121,73 @@ class CapturedEvaluations:
         self._place = place
         self._held: dict[int, list[tuple[Tensor, ...]]] = {}
         self._captured: dict[int, tuple[torch.cuda.CUDAGraph, Evaluation]] = {}
-        self._capturable = True
+        self._tries_left = TRIES
 
     def __call__(self, model: nn.Module, number: int, test: Batches, classes: int) -> Evaluation:
-        if not self._capturable:
+        if not self._tries_left:
             return evaluate(model, test, classes)
         if number not in self._held:
             self._held[number] = list(test)
             return evaluate(model, self._held[number], classes)
-        if number not in self._captured:
-            found: list[Evaluation] = []
-            batches = self._held[number]
-            try:
-                graph = _capture(lambda: found.append(evaluate(model, batches, classes)), self._place)
-            except RuntimeError as error:
-                if isinstance(error, torch.OutOfMemoryError):
-                    make_room()
-                else:
-                    self._capturable = False
-                return evaluate(model, test, classes)
-            self._captured[number] = graph, found[0]
+        if number not in self._captured and not self._capture(model, number, classes):
+            return evaluate(model, test, classes)
         graph, evaluation = self._captured[number]
         graph.replay()
         return evaluation
 
+    def _capture(self, model: nn.Module, number: int, classes: int) -> bool:
+        found: list[Evaluation] = []
+        batches = self._held[number]
+        try:
+            graph = _capture(lambda: found.append(evaluate(model, batches, classes)), self._place)
+            self._captured[number] = graph, found[0]
+            return True
+        except RuntimeError as error:
+            self._tries_left = self._tries_left - 1 if isinstance(error, torch.OutOfMemoryError) else 0
+        make_room()
+        return False
+
 
 def make_room() -> None:
-    """Give back what torch keeps for other runs, which it cannot in the midst of a capture."""
+    """Give back what torch keeps for other runs, or for those that are over, which it cannot in the midst of a capture."""
+    gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
 
 
 def _capture(work: Callable[[], object], place: Place, *generators: torch.Generator) -> torch.cuda.CUDAGraph:
     """What the work launches, to be launched again and again; an error in it leaves the generators as they were."""
-    graph = torch.cuda.CUDAGraph()
+    graph, pool = torch.cuda.CUDAGraph(), place.pool
     for generator in generators:
         graph.register_generator_state(generator)
-    pool, drawn_from = place.pool, (*generators, place.generator)
+    drawn_from = (*generators, place.generator)
     before = [generator.clone_state() for generator in drawn_from]
     collects = gc.isenabled()
     gc.disable()  # what goes out of use would be freed in the midst of it
-    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
     try:
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         work()
         graph.capture_end()
     except BaseException:
-        with suppress(RuntimeError):
-            graph.capture_end()
-        # a capture that broke off leaves its generators waiting for its end
-        for generator, state in zip(drawn_from, before, strict=True):
-            generator.graphsafe_set_state(state)
-        place.take_generator()
+        if not _ends(graph):
+            # it never began, or CUDA gave it up: torch's allocator and its generators go on waiting for its end
+            with suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+            place.forget_pool()
+            for generator, state in zip(drawn_from, before, strict=True):
+                generator.graphsafe_set_state(state)
+            place.take_generator()
         raise
     finally:
         if collects:
             gc.enable()
     return graph
+
+
+def _ends(graph: torch.cuda.CUDAGraph) -> bool:
+    """Whether a capture whose work broke off could be brought to an end."""
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        return False
+    return True

@@ -100,6 +100,7 @@ _ALL = (
         "OCS on Split CIFAR-100, the best settings",
         (
             _tried(tau=1000.0, lam=1.0),
+            _tried(tau=10.0, lam=1.0),
             _tried(tau=1.0, lam=1.0),
             _tried(tau=1.0, lam=0.05),
             _tried(tau=1.0, lam=1.0, reference="replay"),

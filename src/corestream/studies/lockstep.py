@@ -17,7 +17,7 @@ import torch
 
 from corestream.errors import CorestreamError, NonFiniteError
 from corestream.studies import execute
-from corestream.studies.captured import CapturedEvaluations, CapturedStep, Cursor, Place, make_room
+from corestream.studies.captured import TRIES, CapturedEvaluations, CapturedStep, Cursor, Place, make_room
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Driver, Options, Progress
 from corestream.studies.environment import set_up_card
@@ -28,7 +28,6 @@ from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
-TRIES = 2  # captures of a task that may find the card full
 WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
 BURST = 300  # steps of one run handed to the pump at once
 ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
@@ -213,17 +212,21 @@ class Lane:
             self._captured[size] = CapturedStep(run, self._place, cursor, size)
             if size == run.batch_size and run.steps_of_task >= LONG:
                 self._row = CapturedStep(run, self._place, cursor, size, ROW)
+            return True
         except RuntimeError as error:
-            torch.cuda.synchronize()
-            if isinstance(error, torch.OutOfMemoryError):
-                make_room()
-                self._tries_left -= 1
-            else:
-                self._capturable = False
-            if not (self._capturable and self._tries_left):
-                self._events.write("not captured", reason=f"{type(error).__name__}: {error}".splitlines()[0])
-            return False
-        return True
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            full = isinstance(error, torch.OutOfMemoryError)
+        # only here, where the error no longer holds on to the broken capture
+        if full:
+            if not self._captured:
+                self._place.forget_pool()  # with what the capture had taken
+            self._tries_left -= 1
+        else:
+            self._capturable = False
+        make_room()
+        if not (self._capturable and self._tries_left):
+            self._events.write("not captured", reason=reason)
+        return False
 
     def guarded(self, work: Callable[[], Outcome | None]) -> Outcome | None:
         """An error ends this run and is recorded; the others go on."""
@@ -256,7 +259,9 @@ class Lane:
         return self._close(Outcome(self.config, status, str(result["note"])))  # type: ignore[arg-type]
 
     def _close(self, outcome: Outcome) -> Outcome:
-        self._row = None
+        """Let go of what is on the card: the lane itself may outlive its run."""
+        self._run = self._driver = self._job = self._cursor = self._row = None
         self._captured.clear()
+        self._place.forget_pool()
         self._resources.close()
         return outcome

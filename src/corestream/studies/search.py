@@ -2,9 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from corestream.learners.presets import StreamKind
+from corestream.studies.config import make_config
 from corestream.studies.design import Condition, Row, Study
 from corestream.studies.formats import markdown_line
 from corestream.studies.layout import plus_minus
@@ -57,7 +59,7 @@ def search_sections(study: Study, table: Table) -> Iterator[str]:
 def best_settings(study: Study, table: Table) -> dict[StreamKind, Row]:
     """OCS's best row on each kind of stream, once every one has all its runs.
 
-    What diverged cannot win; the paper's own, the first, gives way only to what is ahead by more than its standard deviation.
+    What diverged cannot win; the paper's own gives way only to what is ahead by more than its standard deviation.
     """
     return {kind: chosen for kind in KINDS if (chosen := _best_on(study, table, kind)) is not None}
 
@@ -80,8 +82,18 @@ def _best_on(study: Study, table: Table, kind: StreamKind) -> Row | None:
     if not found:
         return None
     mean, spread, best = max(found, key=lambda one: one[0])
-    paper_mean, _, paper = found[0]
-    return best if paper is not study.rows[0] or mean - paper_mean > spread else paper
+    for paper_mean, _, row in found:
+        if _is_papers(row, study.conditions[0].benchmark, kind) and mean - paper_mean <= spread:
+            return row
+    return best
+
+
+def _is_papers(row: Row, benchmark: str, kind: StreamKind) -> bool:
+    def settings(**given: Any) -> Mapping[str, Any]:
+        imbalanced = kind == "imbalanced"
+        return make_config(benchmark, row.method, protocol="paper", imbalanced=imbalanced, **given).settings
+
+    return settings(overrides=dict(row.settings)) == settings()
 
 
 def settings_sections(study: Study, table: Table) -> Iterator[str]:
