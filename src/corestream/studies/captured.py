@@ -143,8 +143,10 @@ class CapturedEvaluations:
             self._captured[number] = graph, found[0]
             return True
         except RuntimeError as error:
-            self._tries_left = self._tries_left - 1 if isinstance(error, torch.OutOfMemoryError) else 0
-        make_room()
+            full = isinstance(error, torch.OutOfMemoryError)
+        self._tries_left = self._tries_left - 1 if full else 0
+        if full:
+            make_room()
         return False
 
 

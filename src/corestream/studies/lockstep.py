@@ -221,9 +221,10 @@ class Lane:
             if not self._captured:
                 self._place.forget_pool()  # with what the capture had taken
             self._tries_left -= 1
+            make_room()
         else:
             self._capturable = False
-        make_room()
+            torch.cuda.synchronize()
         if not (self._capturable and self._tries_left):
             self._events.write("not captured", reason=reason)
         return False
