@@ -427,6 +427,47 @@ def test_filled_by_score_the_best_of_each_class_enter(ocs, draw):
     assert sorted(learner.memory.ids.tolist()) == sorted(expected)
 
 
+def herded(learner, kept, quota):
+    """Ids, best first in each class: the next one brings the mean of the chosen closest to that of all, by a plain loop."""
+    learner.model.eval()
+    linears = [module for module in learner.model.modules() if isinstance(module, torch.nn.Linear)]
+    seen = []
+    handle = linears[-1].register_forward_pre_hook(lambda _, given: seen.append(given[0].detach()))
+    learner.model(kept.inputs)
+    handle.remove()
+    learner.model.train()
+    unit = torch.nn.functional.normalize(seen[0].flatten(1).double(), dim=1)
+    found = {}
+    for c in range(3):
+        own = (kept.targets == c).nonzero().flatten().tolist()
+        mean, chosen = unit[own].mean(0), []
+        for _ in range(quota):
+            rest = [i for i in own if i not in chosen]
+            chosen.append(min(rest, key=lambda i: float((mean - unit[[*chosen, i]].mean(0)).norm())))
+        found[c] = [int(kept.ids[i]) for i in chosen]
+    return found
+
+
+def test_filled_by_herding_the_class_means_enter_and_the_last_chosen_leave_first(ocs, draw):
+    learner = ocs(ReplayMemory(6), k=6, fill="herding")
+    for n in range(4):
+        learner.observe(*draw(seed=n), ids=100 * n + torch.arange(12))
+    expected = herded(learner, learner.candidates.kept(), 2)
+    learner.end_task()
+    assert sorted(learner.memory.ids.tolist()) == sorted(sum(expected.values(), []))
+    for n in range(4):
+        learner.observe(*draw(seed=10 + n), ids=1000 + 100 * n + torch.arange(12))
+    new = herded(learner, learner.candidates.kept(), 1)
+    learner.end_task()
+    firsts = [ids[0] for ids in [*expected.values(), *new.values()]]
+    assert sorted(learner.memory.ids.tolist()) == sorted(firsts)
+
+
+def test_herding_needs_tasks_that_end(ocs):
+    with pytest.raises(ValueError, match="herding"):
+        ocs(ReplayMemory(6), fill="herding", task_free=True)
+
+
 def test_filled_at_random_others_may_enter(ocs, draw):
     memories = set()
     for seed in range(4):
@@ -580,7 +621,9 @@ def test_without_tasks_one_task_after_another_is_forgotten_no_faster(ocs, draw):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"task_free": True}, {"single_pass": False, "reference": 4}, {"fill": "score"}], ids=str
+    "options",
+    [{}, {"task_free": True}, {"single_pass": False, "reference": 4}, {"fill": "score"}, {"fill": "herding"}],
+    ids=str,
 )
 @pytest.mark.parametrize(
     "make", [optimizer_for, lambda m: torch.optim.Adam(m.parameters(), 0.01)], ids=["sgd", "adam"]
@@ -669,7 +712,7 @@ def test_a_state_of_dict_inputs_survives_safetensors(draw):
         ({"reference": "all"}, "reference must be 'memory', 'replay' or a number of at least 1, got 'all'"),
         ({"reference": 0}, "reference must be"),
         ({"reference": True}, "reference must be"),
-        ({"fill": "best"}, "fill must be 'random' or 'score', got 'best'"),
+        ({"fill": "best"}, "fill must be 'random', 'score' or 'herding', got 'best'"),
         ({"score_mode": "test"}, "score_mode must be None, 'train' or 'eval', got 'test'"),
         ({"single_pass": "yes"}, "single_pass must be True, False or 'auto', got 'yes'"),
         ({"weights": (1.0, 1.0)}, "weights must be three numbers"),

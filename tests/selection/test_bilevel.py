@@ -77,3 +77,8 @@ def test_more_than_there_are_and_rows_that_are_not_finite():
     kernel[2, :] = torch.nan
     kernel[:, 2] = torch.nan
     assert sorted(bilevel(kernel, targets, 9).picked.tolist()) == [0, 1, 3, 4, 5]
+
+
+def test_nothing_finite_leaves_nothing_to_pick():
+    found = bilevel(torch.full((3, 3), torch.nan), torch.tensor([0, 1, 1]), 2)
+    assert len(found.picked) == len(found.weights) == 0

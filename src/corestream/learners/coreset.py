@@ -50,24 +50,8 @@ class Coreset(Rehearsal):
         if kept is not None:
             with in_mode(self.model, "eval"):
                 chosen = self.choose(kept, self.memory.quota(kept))
-            self.memory.store(
-                kept[self._order(chosen, len(kept))],
-                priority=self._front_first(len(kept)),
-                shrink_priority=self._front_first(len(self.memory)),
-                generator=self.generator,
-            )
+            self.memory.store_first(chosen, kept, self.generator)
         self.candidates.clear()
-
-    def _order(self, chosen: Tensor, count: int) -> Tensor:
-        """What was chosen, as it was chosen; then the others at random, for classes that were left out."""
-        chance = torch.rand(count + 1, generator=self.generator, device=self.device)
-        places = torch.arange(len(chosen) + 1, 1, -1, device=self.device, dtype=chance.dtype)
-        keys = chance.scatter(0, torch.where(chosen >= 0, chosen, count), places)[:count]
-        return keys.argsort(descending=True)
-
-    @staticmethod
-    def _front_first(count: int) -> Tensor:
-        return -torch.arange(count)
 
     def _state(self) -> dict[str, Tensor]:
         return {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}

@@ -13,8 +13,10 @@ from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
 from ..selection.criteria import Criteria, gradient_criteria, gram_criteria, joint_criteria
+from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, Scores, in_mode, require_finite, score, top, weigh
 from .base import Learner, Step, weighted_mean
+from .features import features
 
 SCORED_AT_ONCE = 250  # candidates, when the memory is filled or shrunk by score
 
@@ -24,7 +26,8 @@ class OCS(Learner):
 
     `k` is κ, `tau` τ and `lam` λ of the paper. `reference` is what A compares with: the whole "memory", the "replay" batch, or a random
     draw of so many samples. `weights` scale S, V and A. The first `warm_start` batches of a task are picked from at random. A random
-    `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, or those of best "score" S + V.
+    `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, those of best "score" S + V, or those that
+    "herding" puts first, whose mean embedding stays closest to that of their class.
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other (`single_pass`: True, False or
@@ -65,8 +68,10 @@ class OCS(Learner):
             raise ValueError(
                 f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
             )
-        if fill not in ("random", "score"):
-            raise ValueError(f"fill must be 'random' or 'score', got {fill!r}")
+        if fill not in ("random", "score", "herding"):
+            raise ValueError(f"fill must be 'random', 'score' or 'herding', got {fill!r}")
+        if fill == "herding" and task_free:
+            raise ValueError("fill='herding' chooses when a task ends, and task_free=True knows no end")
         if score_mode not in MODES:
             raise ValueError(f"score_mode must be None, 'train' or 'eval', got {score_mode!r}")
         if single_pass not in (True, False, "auto"):
@@ -217,15 +222,25 @@ class OCS(Learner):
             self.candidates.add(samples, step.picked, self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
-        """Fill the memory from the candidates, J/t a task, and shrink the older tasks to the best S + V of what they hold."""
+        """Fill the memory from the candidates, J/t a task, and shrink the older tasks: to the best S + V of what they hold, or to what
+        herding put first."""
         kept = self.candidates.kept()
         if not self.task_free and kept is not None:
-            priority = self._worth(kept) if self.fill == "score" else None
-            shrinks = len(self.memory) > 0 and self.memory.policy == "quota"
-            worth = self._worth_of_kept() if shrinks else None
-            self.memory.store(kept, priority=priority, shrink_priority=worth, generator=self.generator)
+            if self.fill == "herding":
+                self.memory.store_first(self._herded(kept), kept, self.generator)
+            else:
+                priority = self._worth(kept) if self.fill == "score" else None
+                shrinks = len(self.memory) > 0 and self.memory.policy == "quota"
+                worth = self._worth_of_kept() if shrinks else None
+                self.memory.store(kept, priority=priority, shrink_priority=worth, generator=self.generator)
         self.candidates.clear()
         self._steps.zero_()
+
+    def _herded(self, samples: Samples) -> Tensor:
+        """What herding puts first in each class, or in each group of the memory's own."""
+        with in_mode(self.model, "eval"):
+            seen = features(self.model, samples.inputs)
+        return herding_per_class(seen, groups(samples.targets, self.memory.balance), self.memory.quota(samples))
 
     def _worth_of_kept(self) -> Tensor:
         """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""

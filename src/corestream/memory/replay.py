@@ -153,6 +153,24 @@ class ReplayMemory:
             )
         self._keep(kept)
 
+    def store_first(
+        self, chosen: Tensor, candidates: Samples, generator: torch.Generator | None = None
+    ) -> None:
+        """Like `store`, for methods that rank: the `chosen` of the candidates come first, in their order, −1 where one is missing.
+
+        The others follow at random, for classes that were left out. Older tasks shrink from the back of their own order.
+        """
+        count, device = len(candidates), candidates.targets.device
+        chance = torch.rand(count + 1, generator=generator, device=device)
+        places = torch.arange(len(chosen) + 1, 1, -1, device=device, dtype=chance.dtype)
+        keys = chance.scatter(0, torch.where(chosen >= 0, chosen, count), places)[:count]
+        self.store(
+            candidates[keys.argsort(descending=True)],
+            priority=-torch.arange(count),
+            shrink_priority=-torch.arange(len(self)),
+            generator=generator,
+        )
+
     def replace(self, samples: Samples) -> None:
         """Set what is kept, for methods with a policy of their own."""
         if len(samples) > self.capacity:

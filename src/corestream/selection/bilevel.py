@@ -43,15 +43,20 @@ def bilevel(
     The first sample is drawn at random. A sample whose kernel row is not finite is left out.
     """
     check_gram(kernel, k)
+    device = kernel.device
+    # thousands of small operations, each of which a card would be waited for: better made beside it
+    kernel, targets = kernel.double().cpu(), targets.cpu()
     usable = kernel.diagonal().isfinite().nonzero()[:, 0]
-    kernel = kernel[usable][:, usable].double()
+    if len(usable) == 0:
+        return Bilevel(usable.to(device), kernel.new_empty(0, device=device))
+    kernel = kernel[usable][:, usable]
     kernel = kernel / kernel.diagonal().mean()
     labels = one_hot(targets[usable].unique(return_inverse=True)[1]).double()
     k = min(k, len(usable))
     draw = torch.rand(
         len(usable), generator=generator, device=None if generator is None else generator.device
     )
-    picked = draw.argmax()[None].to(kernel.device)
+    picked = draw.argmax()[None].cpu()
     weights = kernel.new_ones(1)
     alpha = None
     while True:
@@ -61,7 +66,7 @@ def bilevel(
             weights = (weights - weight_lr * slope).clamp(min=0)
             alpha = solve_inner(kernel, labels, picked, weights, ridge, start=alpha)
         if len(picked) == k:
-            return Bilevel(usable[picked], weights)
+            return Bilevel(usable[picked].to(device), weights.to(device))
         slope = outer_gradient(kernel, labels, picked, weights, ridge, alpha)
         best = slope.scatter(0, picked, torch.inf).argmin()
         picked = torch.cat([picked, best[None]])
