@@ -454,7 +454,7 @@ def test_filled_by_herding_the_class_means_enter_and_the_last_chosen_leave_first
         learner.observe(*draw(seed=n), ids=100 * n + torch.arange(12))
     expected = herded(learner, learner.candidates.kept(), 2)
     learner.end_task()
-    assert sorted(learner.memory.ids.tolist()) == sorted(sum(expected.values(), []))
+    assert sorted(learner.memory.ids.tolist()) == sorted(i for ids in expected.values() for i in ids)
     for n in range(4):
         learner.observe(*draw(seed=10 + n), ids=1000 + 100 * n + torch.arange(12))
     new = herded(learner, learner.candidates.kept(), 1)

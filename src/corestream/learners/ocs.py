@@ -240,7 +240,9 @@ class OCS(Learner):
         """What herding puts first in each class, or in each group of the memory's own."""
         with in_mode(self.model, "eval"):
             seen = features(self.model, samples.inputs)
-        return herding_per_class(seen, groups(samples.targets, self.memory.balance), self.memory.quota(samples))
+        return herding_per_class(
+            seen, groups(samples.targets, self.memory.balance), self.memory.quota(samples)
+        )
 
     def _worth_of_kept(self) -> Tensor:
         """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""
