@@ -129,6 +129,7 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
         "kmeans-features": 0.1,
         "kmeans-embedding": 1.0,
         "grad-matching": 1.0,
+        "bilevel": 1.0,
         "gss": 1.0,
         "er-mir": 1.0,
         "ocs": 1.0,
@@ -137,7 +138,7 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
 # Ours where they are better than the paper's, and then the default: docs/methods.md says how they were found.
 BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
     "ocs": {
-        "split-cifar100": {"balanced": {"tau": 1.0, "lam": 0.05}, "imbalanced": {"tau": 1.0}},
+        "split-cifar100": {"balanced": {"tau": 1.0, "lam": 0.05}},
     },
 }
 
