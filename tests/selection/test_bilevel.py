@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch.nn.functional import cross_entropy, one_hot
 
@@ -82,3 +83,14 @@ def test_more_than_there_are_and_rows_that_are_not_finite():
 def test_nothing_finite_leaves_nothing_to_pick():
     found = bilevel(torch.full((3, 3), torch.nan), torch.tensor([0, 1, 1]), 2)
     assert len(found.picked) == len(found.weights) == 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_what_lies_on_a_card_is_picked_as_beside_it_and_told_there():
+    kernel, targets, _ = problem()
+    here = bilevel(kernel, targets, 5, generator=torch.Generator().manual_seed(0))
+    there = bilevel(kernel.cuda(), targets.cuda(), 5, generator=torch.Generator().manual_seed(0))
+    assert there.picked.is_cuda
+    assert there.weights.is_cuda
+    assert there.picked.tolist() == here.picked.tolist()
+    assert torch.equal(there.weights.cpu(), here.weights)
