@@ -115,32 +115,51 @@ class CapturedStep:
 
 
 class CapturedEvaluations:
-    """A test set's evaluation as a CUDA graph from its second time on: parameters and images stay where they are."""
+    """The test of one batch as a CUDA graph from its shape's second time on, launched for every such batch of every test set.
+
+    Parameters stay where they are; a batch is copied to where the graph looks for it.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._held: dict[int, list[tuple[Tensor, ...]]] = {}
-        self._captured: dict[int, tuple[torch.cuda.CUDAGraph, Evaluation]] = {}
+        self._held: dict[int, list[tuple[Tensor, ...]]] = {}  # by the test set's number
+        self._graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...]]] = {}
+        self._seen: set[tuple[torch.Size, ...]] = set()
+        self._counts: Tensor | None = None  # [right and all, classes], of the test set at hand
         self._tries_left = TRIES
 
     def __call__(self, model: nn.Module, number: int, test: Batches, classes: int) -> Evaluation:
-        if not self._tries_left:
-            return evaluate(model, test, classes)
         if number not in self._held:
             self._held[number] = list(test)
-            return evaluate(model, self._held[number], classes)
-        if number not in self._captured and not self._capture(model, number, classes):
-            return evaluate(model, test, classes)
-        graph, evaluation = self._captured[number]
-        graph.replay()
-        return evaluation
-
-    def _capture(self, model: nn.Module, number: int, classes: int) -> bool:
-        found: list[Evaluation] = []
         batches = self._held[number]
+        if self._counts is None:
+            self._counts = torch.zeros(2, classes, dtype=torch.long, device=batches[0][0].device)
+        self._counts.zero_()
+        for batch in batches:
+            shapes = tuple(part.shape for part in batch)
+            if shapes in self._seen and self._captured(model, shapes, batch):
+                graph, inputs = self._graphs[shapes]
+                for place, part in zip(inputs, batch, strict=True):
+                    place.copy_(part)
+                graph.replay()
+            else:
+                self._seen.add(shapes)
+                self._count(model, batch)
+        correct, total = self._counts.clone()
+        return Evaluation(correct, total)
+
+    def _count(self, model: nn.Module, batch: tuple[Tensor, ...]) -> None:
+        assert self._counts is not None
+        found = evaluate(model, [batch], self._counts.shape[1])
+        self._counts.add_(torch.stack([found.correct, found.total]))
+
+    def _captured(self, model: nn.Module, shapes: tuple[torch.Size, ...], batch: tuple[Tensor, ...]) -> bool:
+        """Whether there is a graph for batches of these shapes, made now if the card has room."""
+        if shapes in self._graphs or not self._tries_left:
+            return shapes in self._graphs
+        inputs = tuple(part.clone() for part in batch)
         try:
-            graph = _capture(lambda: found.append(evaluate(model, batches, classes)), self._place)
-            self._captured[number] = graph, found[0]
+            self._graphs[shapes] = _capture(lambda: self._count(model, inputs), self._place), inputs
             return True
         except RuntimeError as error:
             full = isinstance(error, torch.OutOfMemoryError)

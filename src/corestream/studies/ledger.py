@@ -25,6 +25,7 @@ class Ledger:
         self.learned = 0
         self._uses: Tensor | None = None
         self._corrupted: dict[int, Tensor] = {}
+        self._averages: dict[str, float | None] | None = None
 
     def open_task(self, train: Any) -> None:
         if self._uses is None:  # a resumed task brings its own count
@@ -42,7 +43,7 @@ class Ledger:
     def close_task(self, correct: Tensor, total: Tensor, train: Any, memory: Any) -> None:
         """After a task: one row of the matrix from the right ones of each [task, class], what was trained on, what is kept."""
         assert self._uses is not None
-        self.learned = len(correct)
+        self.learned, self._averages = len(correct), None
         for number, (right, all_) in enumerate(
             zip(correct.sum(1).tolist(), total.sum(1).tolist(), strict=True)
         ):
@@ -65,9 +66,11 @@ class Ledger:
         """Average accuracy, forgetting and their kin over the tasks learned; None where it is not defined."""
         if self.learned == 0:
             return dict.fromkeys(("average_accuracy", "forgetting", "backward_transfer", "learning_accuracy"))
-        rows = [[math.nan if value is None else value for value in row] for row in self.matrix]
-        found = metrics.summary(torch.tensor(rows, dtype=torch.float64), self.learned)
-        return {name: value if math.isfinite(value) else None for name, value in found.items()}
+        if self._averages is None:  # asked for many times a second while many runs report
+            rows = [[math.nan if value is None else value for value in row] for row in self.matrix]
+            found = metrics.summary(torch.tensor(rows, dtype=torch.float64), self.learned)
+            self._averages = {name: value if math.isfinite(value) else None for name, value in found.items()}
+        return self._averages
 
     def tensors(self) -> dict[str, Tensor]:
         return {} if self._uses is None else {USES: self._uses}
@@ -84,6 +87,7 @@ class Ledger:
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self.matrix, self.trained, self.memory = facts["matrix"], facts["trained"], facts["memory"]
         self.class_accuracy, self.learned = facts["class_accuracy"], facts["learned"]
+        self._averages = None
         self._uses = tensors.get(USES)
 
     def _composition(self, memory: Any) -> dict[str, Any] | None:

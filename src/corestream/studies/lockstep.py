@@ -29,6 +29,7 @@ from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
 WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
+WARM = 1  # likewise in the tasks after the first, where only the memory is new
 BURST = 300  # steps of one run handed to the pump at once
 ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
 AHEAD = 2 * ROW  # steps of a run that are launched before the card has made them
@@ -115,7 +116,7 @@ class Lane:
         self._row: CapturedStep | None = None
         self._ordinary: dict[int, tuple[Hashable, int]] = {}  # likewise: phase, and ordinary steps in it
         self._capturable = config.device != "cpu" and not config.record
-        self._tries_left = TRIES
+        self._tries_left, self._warm_up = TRIES, WARM_UP
 
     def begin(self) -> Outcome | None:
         self._watcher.began(self.config)
@@ -160,7 +161,7 @@ class Lane:
             if closed:
                 self._cursor = self._row = None
                 self._captured.clear()
-                self._tries_left = TRIES
+                self._tries_left, self._warm_up = TRIES, WARM
             if run.finished:
                 return self._ended(execute.end(run, self._events, execute.DONE, ""))
         return None
@@ -206,7 +207,7 @@ class Lane:
         before, steps = self._ordinary.get(size, (phase, 0))
         steps = steps if phase == before else 0
         self._ordinary[size] = phase, steps + 1
-        if steps < WARM_UP:
+        if steps < self._warm_up:
             return False
         try:
             self._captured[size] = CapturedStep(run, self._place, cursor, size)
