@@ -32,7 +32,7 @@ def was_captured(out: Path, made: RunConfig) -> bool:
 
 
 @pytest.mark.parametrize("long", [1, lockstep.LONG], ids=["in rows", "one by one"])
-@pytest.mark.parametrize("method", ["ocs", "uniform", "finetune", "er-reservoir", "a-gem"])
+@pytest.mark.parametrize("method", ["ocs", "uniform", "finetune", "er-reservoir", "a-gem", "gss", "ewc"])
 def test_captured_steps_are_bit_equal_to_ordinary_ones(
     tmp_path: Path, method: str, long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,7 +138,10 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
 # Ours where they are better than the paper's, and then the default: docs/methods.md says how they were found.
 BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
     "ocs": {
-        "split-cifar100": {"balanced": {"tau": 1.0, "lam": 0.05}},
+        "split-cifar100": {
+            "balanced": {"tau": 1.0, "fill": "herding", "reference": "replay"},
+            "imbalanced": {"tau": 1000.0, "fill": "herding"},
+        },
     },
 }
 
