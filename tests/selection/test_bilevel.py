@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, one_hot
@@ -6,6 +8,7 @@ from corestream.selection.bilevel import bilevel, conjugate_gradients, outer_gra
 from corestream.selection.kernels import rbf
 
 RIDGE = 0.1
+bilevel_module = sys.modules["corestream.selection.bilevel"]  # the package names its function so, too
 
 
 def problem(n=12, classes=3, seed=0):
@@ -94,3 +97,21 @@ def test_what_lies_on_a_card_is_picked_as_beside_it_and_told_there():
     assert there.weights.is_cuda
     assert there.picked.tolist() == here.picked.tolist()
     assert torch.equal(there.weights.cpu(), here.weights)
+
+
+def test_the_callers_threads_are_as_they_were(monkeypatch):
+    kernel, targets, _ = problem()
+    before, inside = torch.get_num_threads(), []
+    ordinary = bilevel_module.solve_inner
+    monkeypatch.setattr(
+        bilevel_module,
+        "solve_inner",
+        lambda *args, **given: (inside.append(torch.get_num_threads()), ordinary(*args, **given))[1],
+    )
+    torch.set_num_threads(2)
+    try:
+        bilevel(kernel, targets, 2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(inside) == {1}

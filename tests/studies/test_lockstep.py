@@ -56,3 +56,12 @@ def test_one_failing_run_leaves_the_others_alone(tmp_path: Path, monkeypatch: py
     assert found == {bad.digest(): "failed", good.digest(): "done"}
     assert told == outcomes
     assert "rained" in (tmp_path / bad.digest() / "events.jsonl").read_text()
+
+
+def test_a_run_that_broke_off_after_its_last_checkpoint_is_ended(tmp_path: Path) -> None:
+    one = config("uniform", 0)
+    make_runs_together([one], tmp_path, lanes=1)
+    whole = accuracy(tmp_path, one)
+    (tmp_path / one.digest() / "accuracy.json").unlink()
+    assert make_runs_together([one], tmp_path, lanes=1)[0].status == "done"
+    assert accuracy(tmp_path, one) == whole

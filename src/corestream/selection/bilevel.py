@@ -10,7 +10,8 @@ The sample whose weight would lower G fastest joins S, then the weights of S tak
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -43,12 +44,34 @@ def bilevel(
     The first sample is drawn at random. A sample whose kernel row is not finite is left out.
     """
     check_gram(kernel, k)
-    device = kernel.device
-    # thousands of small operations, each of which a card would be waited for: better made beside it
-    kernel, targets = kernel.double().cpu(), targets.cpu()
+    # thousands of small operations, each of which a card would be waited for, and a second thread: better made beside them
+    with one_thread():
+        found = _bilevel(kernel.double().cpu(), targets.cpu(), k, ridge, weight_steps, weight_lr, generator)
+    return Bilevel(found.picked.to(kernel.device), found.weights.to(kernel.device))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _bilevel(
+    kernel: Tensor,
+    targets: Tensor,
+    k: int,
+    ridge: float,
+    weight_steps: int,
+    weight_lr: float,
+    generator: torch.Generator | None,
+) -> Bilevel:
     usable = kernel.diagonal().isfinite().nonzero()[:, 0]
     if len(usable) == 0:
-        return Bilevel(usable.to(device), kernel.new_empty(0, device=device))
+        return Bilevel(usable, kernel.new_empty(0))
     kernel = kernel[usable][:, usable]
     kernel = kernel / kernel.diagonal().mean()
     labels = one_hot(targets[usable].unique(return_inverse=True)[1]).double()
@@ -66,7 +89,7 @@ def bilevel(
             weights = (weights - weight_lr * slope).clamp(min=0)
             alpha = solve_inner(kernel, labels, picked, weights, ridge, start=alpha)
         if len(picked) == k:
-            return Bilevel(usable[picked].to(device), weights.to(device))
+            return Bilevel(usable[picked], weights)
         slope = outer_gradient(kernel, labels, picked, weights, ridge, alpha)
         best = slope.scatter(0, picked, torch.inf).argmin()
         picked = torch.cat([picked, best[None]])

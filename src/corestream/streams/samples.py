@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -45,10 +46,15 @@ class Scale:
         scaled = torch.div(images, self.divisor)
         if self.mean != (0.0,) or self.std != (1.0,):
             shape = (-1, *([1] * (images.dim() - 2)))
-            scaled.sub_(scaled.new_tensor(self.mean).view(shape)).div_(
-                scaled.new_tensor(self.std).view(shape)
-            )
+            mean, std = (_on(values, scaled.device) for values in (self.mean, self.std))
+            scaled.sub_(mean.view(shape)).div_(std.view(shape))
         return scaled
+
+
+@lru_cache(maxsize=64)
+def _on(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Copied once: a step that is captured may not copy from the processor."""
+    return torch.tensor(values, device=device)
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,8 @@ class Lane:
         if self._replay_some(run) or self.waits_for_card():
             return None
         with self._place.active():
+            if run.finished:  # resumed from a checkpoint of its end
+                return self._finish(run)
             try:
                 closed = self._next(run)
                 driver.after_step(closed)
@@ -162,9 +164,10 @@ class Lane:
                 self._cursor = self._row = None
                 self._captured.clear()
                 self._tries_left, self._warm_up = TRIES, WARM
-            if run.finished:
-                return self._ended(execute.end(run, self._events, execute.DONE, ""))
-        return None
+            return self._finish(run) if run.finished else None
+
+    def _finish(self, run: Run) -> Outcome:
+        return self._ended(execute.end(run, self._events, execute.DONE, ""))
 
     def _replay_some(self, run: Run) -> bool:
         """Have steps launched that need nothing beside the card: up to, and without, the last of a sweep."""
