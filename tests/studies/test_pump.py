@@ -74,10 +74,10 @@ def test_no_more_is_launched_than_the_card_may_have_under_way(monkeypatch: pytes
     stream: Any = None
     monkeypatch.setattr(Event, "over", False)
     with Pump() as pump:
-        job = Job(graph, stream, 10, ahead=3)
+        job = Job(graph, stream, 10, bundle=3)
         pump.add(job)
         time.sleep(0.05)
-        assert (len(log), job.left) == (3, 7)
+        assert (len(log), job.left) == (6, 4)
         monkeypatch.setattr(Event, "over", True)
         wait_for(job)
     assert len(log) == 10

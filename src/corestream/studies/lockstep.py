@@ -32,7 +32,7 @@ WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all sta
 WARM = 1  # likewise in the tasks after the first, where only the memory is new
 BURST = 300  # steps of one run handed to the pump at once
 ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
-AHEAD = 2 * ROW  # steps of a run that are launched before the card has made them
+BUNDLE = ROW  # steps of a run that are launched at a time; two bundles are under way
 LONG = 2000  # steps of a task from which on it pays to capture a row of them
 STREAMS = 32  # that torch has
 PAUSE = 0.0005  # seconds until the next look, where all runs wait for the card
@@ -181,7 +181,7 @@ class Lane:
         if launches < 1:
             return False
         assert self.stream is not None
-        self._job = Job(captured.graph, self.stream, launches, max(2, AHEAD // captured.steps))
+        self._job = Job(captured.graph, self.stream, launches, BUNDLE // captured.steps)
         self._pump.add(self._job)
         run.skip(launches * captured.steps)
         return True

@@ -1,7 +1,8 @@
 """Launches captured steps of several runs in turn, from a thread of its own.
 
 A run's launches would otherwise stop whenever another run closes a task. Each run has few of them under way: a full queue makes everybody
-who wants the card wait behind it, and the thread that closes tasks with them.
+who wants the card wait behind it, and the thread that closes tasks with them. That thread also waits at each launch and each look at
+the card, since only one of the two computes at a time: so there is one look for a bundle of launches, and none before it is worth it.
 """
 
 import sys
@@ -12,37 +13,45 @@ from dataclasses import dataclass, field
 
 import torch
 
-PAUSE = 1e-4  # seconds until the next look, where the card has enough to do
+PAUSE = 5e-4  # seconds until the next look, where the card has enough to do
 SWITCH = 1e-4  # seconds the other thread may compute on before a launch gets its turn
+UNDER_WAY = 2  # bundles of a job
+LATER = 1 / 8  # of the time that a bundle has been under way: until the next look at it
 
 
 @dataclass
 class Job:
-    """So many launches of a graph on a stream, `ahead` of them under way at once; `error` is what went wrong with one."""
+    """So many launches of a graph on a stream, `bundle` of them at a time; `error` is what went wrong with one."""
 
     graph: torch.cuda.CUDAGraph
     stream: torch.cuda.Stream
     left: int
-    ahead: int = 2
+    bundle: int = 1
     error: Exception | None = None
-    _under_way: deque[torch.cuda.Event] = field(default_factory=deque)
+    _under_way: deque[tuple[torch.cuda.Event, float]] = field(default_factory=deque)  # and since when
+    _look_at: float = 0.0
 
     def launch(self) -> bool:
-        """The next one; False where none is left, or the card has enough of them."""
+        """The next bundle; False where none is left, or the card has enough of them."""
         if not self.left or self.error is not None:
             return False
         try:
-            if len(self._under_way) < self.ahead:
+            now = time.monotonic()
+            if len(self._under_way) < UNDER_WAY:
                 over = torch.cuda.Event()
-            elif self._under_way[0].query():
-                over = self._under_way.popleft()
+            elif now >= self._look_at and self._under_way[0][0].query():
+                over, _ = self._under_way.popleft()
             else:
+                if now >= self._look_at:
+                    self._look_at = now + LATER * (now - self._under_way[0][1])
                 return False
+            count = min(self.bundle, self.left)
             with torch.cuda.stream(self.stream):
-                self.graph.replay()
+                for _ in range(count):
+                    self.graph.replay()
                 over.record()
-            self._under_way.append(over)
-            self.left -= 1
+            self._under_way.append((over, now))
+            self.left -= count
         except Exception as error:
             self.error = error
         return True
