@@ -1,14 +1,19 @@
 """Runs made side by side in one process are the runs that are made alone."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from corestream.studies.config import RunConfig, make_config
+from corestream.studies.events import read_events
 from corestream.studies.execute import execute, read_memory
 from corestream.studies.lockstep import make_runs_together
 from corestream.studies.pool import Outcome, Watcher
+from corestream.studies.run import Run
+from corestream.studies.stopping import Interrupted
 
 
 def config(method: str, seed: int, **given: object) -> RunConfig:
@@ -65,3 +70,28 @@ def test_a_run_that_broke_off_after_its_last_checkpoint_is_ended(tmp_path: Path)
     (tmp_path / one.digest() / "accuracy.json").unlink()
     assert make_runs_together([one], tmp_path, lanes=1)[0].status == "done"
     assert accuracy(tmp_path, one) == whole
+
+
+def test_stopped_while_a_task_is_tested_a_run_goes_on_after_that_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [config("uniform", seed) for seed in (0, 1)]
+    ordinary, stopped = Run.close_task, list[Path]()
+
+    def closing(self: Run) -> None:
+        ordinary(self)
+        if not stopped:
+            stopped.append(self.folder)
+            os.kill(os.getpid(), signal.SIGINT)  # the other run hears of it first
+
+    monkeypatch.setattr(Run, "close_task", closing)
+    with pytest.raises(Interrupted):
+        make_runs_together(configs, tmp_path / "together", lanes=2)
+    events = read_events(stopped[0])
+    assert [event["step"] for event in events if event["event"] == "checkpoint"][-1] > 0
+    make_runs_together(configs, tmp_path / "together", lanes=2)
+    resumed = [event["task"] for event in read_events(stopped[0]) if event["event"] == "resumed"]
+    assert resumed == [1]
+    for one in configs:
+        execute(one, tmp_path / "alone")
+        assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)

@@ -137,9 +137,9 @@ class Lane:
         return None
 
     def waits_for_card(self) -> bool:
-        """Whether launches are under way; or the next step closes a task, for which the card must have done all others."""
-        closes_next = self._run is not None and self._run.closes_next
-        return self._is_pumped() or (closes_next and self._place.is_busy())
+        """Whether launches are under way; or a task is to be closed or noted, for which the card must have done what it has of it."""
+        closes = self._run is not None and (self._run.closes_next or self._run.is_closing)
+        return self._is_pumped() or (closes and self._place.is_busy())
 
     def _is_pumped(self) -> bool:
         return self._job is not None and self._job.left > 0 and self._job.error is None
@@ -156,7 +156,12 @@ class Lane:
             if run.finished:  # resumed from a checkpoint of its end
                 return self._finish(run)
             try:
-                closed = self._next(run)
+                closed = run.is_closing
+                if closed:
+                    run.note_task()
+                elif self._next(run):
+                    run.close_task()
+                    return None  # others have their turn while the card makes the tests
                 driver.after_step(closed)
             except NonFiniteError as error:
                 return self._ended(execute.end(run, self._events, execute.DIVERGED, str(error)))
@@ -187,7 +192,7 @@ class Lane:
         return True
 
     def _next(self, run: Run) -> bool:
-        """One step: replayed where one of its batch's size has been captured."""
+        """One step, replayed where one of its batch's size has been captured; True where the task has no more."""
         if not run.sweep_is_open:
             run.open_sweep()
             if self._cursor is None:
@@ -253,6 +258,8 @@ class Lane:
             time.sleep(PAUSE)
         if self._driver is not None and self._run is not None and not self._run.finished:
             with self._place.active():
+                if self._run.is_closing:
+                    self._run.note_task()
                 self._driver.save()
             self._events.write("interrupted", signal=self._stop.signum)
         self._resources.close()

@@ -46,6 +46,8 @@ class Batch:
 class Run:
     """`step` trains on one batch and closes a task after its last one; `save` and `restore` hold everything.
 
+    A task is closed in two parts, so that who leads several runs can turn to others while a card tests this one.
+
     `training` is the stream learned from, `stream` the one evaluated on: they differ only for joint training.
     """
 
@@ -68,6 +70,7 @@ class Run:
         self._train: Batches | None = None
         self._batches: Iterator[tuple[Tensor, ...]] | None = None
         self._order: Tensor | None = None
+        self._tested: Tensor | None = None  # [right and all, task, class], until they are noted
 
     @property
     def finished(self) -> bool:
@@ -84,7 +87,11 @@ class Run:
         """Train on the next batch; True where that closed a task."""
         batch = self.next_batch()
         self.observe(batch)
-        return self.advance()
+        if not self.advance():
+            return False
+        self.close_task()
+        self.note_task()
+        return True
 
     def next_batch(self) -> Batch:
         if self._batches is None:
@@ -109,7 +116,7 @@ class Run:
         return self._batches is not None
 
     def advance(self) -> bool:
-        """Move on to the next batch, sweep or task; True where a task was closed."""
+        """Move on to the next batch or sweep; True where none is left and the task is to be closed."""
         assert self._train is not None
         self.position.step += 1
         self.position.batch += 1
@@ -117,10 +124,7 @@ class Run:
             return False
         self.position.batch, self._batches = 0, None
         self.position.sweep += 1
-        if self.position.sweep < self.settings.sweeps:
-            return False
-        self._close_task()
-        return True
+        return self.position.sweep >= int(self.settings.sweeps)
 
     def check(self) -> None:
         """Look at what a device has gathered since the last look: values not finite, wrong targets."""
@@ -195,7 +199,7 @@ class Run:
     @property
     def closes_next(self) -> bool:
         """Whether the next batch is a task's last."""
-        if self._train is None or self.position.sweep + 1 < self.settings.sweeps:
+        if self._train is None or self.is_closing or self.position.sweep + 1 < self.settings.sweeps:
             return False
         return self.position.batch + 1 == len(self._train)
 
@@ -220,22 +224,35 @@ class Run:
             self.learner.start_sweep()
         self._batches, self._order = self._train.batches(self.position.sweep, self.position.batch), None
 
-    def _close_task(self) -> None:
-        assert self._train is not None
+    @property
+    def is_closing(self) -> bool:
+        """Whether a task has been closed and not been noted."""
+        return self._tested is not None
+
+    def close_task(self) -> None:
+        """What the learner does after a task's last step, and the tests; on a card these may be still under way."""
         self.check()
         data = self.training[self.position.task].train.with_batch_size(self.settings.batch_size)
         data.epoch = self.settings.sweeps  # one more look comes after the sweeps, in an order of its own
         with self.watch.naming(self.learner, None, self.position):
             self.learner.end_task(data)
         seen = len(self.stream) if len(self.training) < len(self.stream) else self.position.task + 1
-        self.ledger.close_task(*self.evaluate(seen), self._train, self.learner.memory)
+        self._tested = self.evaluate(seen)
+
+    def note_task(self) -> None:
+        """Write down what the tests of the closed task found, and move on to the next."""
+        assert self._train is not None
+        assert self._tested is not None
+        correct, total = self._tested.cpu()
+        self._tested = None
+        self.ledger.close_task(correct, total, self._train, self.learner.memory)
         self._train.release()
         self.position.task += 1
         self.position.sweep, self._train = 0, None
         self.watch.verified(self.position)
 
-    def evaluate(self, tasks: int) -> tuple[Tensor, Tensor]:
-        """For each of the first `tasks` tasks, how many test samples of each class are right, and in all: [tasks, classes] each."""
+    def evaluate(self, tasks: int) -> Tensor:
+        """For each of the first `tasks` tasks, how many test samples of each class are right, and in all: [2, tasks, classes]."""
         model, found = self.learner.model, []
         size = int(self.settings.test_batch_size)
         with in_mode(model, "eval"):
@@ -245,8 +262,7 @@ class Run:
             test = self.stream[number].test.with_batch_size(size)
             evaluation = self.evaluator(model, number, test, self.stream.num_classes)
             found.append(torch.stack([evaluation.correct, evaluation.total]))
-        correct, total = torch.stack(found, dim=1).cpu()
-        return correct, total
+        return torch.stack(found, dim=1)
 
 
 def _evaluate(model: nn.Module, number: int, test: Batches, classes: int) -> Evaluation:
