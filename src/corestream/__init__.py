@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from . import _threads  # noqa: F401  first, before torch
 from .errors import ConfigError, CorestreamError, DataError, NonFiniteError, RunError
 from .gradients import PerSampleGradients, per_sample_gradients
 from .learners.base import Learner, Step

@@ -63,7 +63,10 @@ def prepare_device(device: str, deterministic: bool) -> None:
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(deterministic)
+    if (
+        deterministic != torch.are_deterministic_algorithms_enabled()
+    ):  # setting it imports torch's compiler, which takes seconds
+        torch.use_deterministic_algorithms(deterministic)
 
 
 def _version(package: str) -> str | None:
