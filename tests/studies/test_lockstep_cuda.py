@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from corestream.learners.ocs import OCS
+from corestream.streams.samples import Scale
 from corestream.studies import captured, lockstep
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.execute import execute
@@ -136,3 +137,13 @@ def test_deterministic_runs_repeat_bit_for_bit(tmp_path: Path) -> None:
         torch.use_deterministic_algorithms(False)
     assert found == ["done", "done"]
     assert accuracy(tmp_path / "a", one) == accuracy(tmp_path / "b", one)
+
+
+def test_scaling_by_channels_can_be_captured() -> None:
+    scale = Scale(255.0, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    images = torch.randint(0, 256, (4, 3, 2, 2), dtype=torch.uint8, device="cuda")
+    expected, graph = scale(images), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = scale(images)
+    graph.replay()
+    assert torch.equal(found, expected)
