@@ -18,10 +18,13 @@ import corestream
 """
 
 
-@pytest.mark.parametrize(("given", "found"), [(None, "10000"), ("77", "77")])
-def test_they_wait_briefly_unless_the_user_says_otherwise(given: str | None, found: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
-    environment |= {} if given is None else {"GOMP_SPINCOUNT": given}
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "None")],
+)
+def test_they_wait_briefly_unless_the_user_says_otherwise(given: dict[str, str], found: str) -> None:
+    theirs = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    environment = {name: value for name, value in os.environ.items() if name not in theirs} | given
     done = subprocess.run(
         [sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True
     )

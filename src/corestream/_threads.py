@@ -5,6 +5,8 @@ wait for: a run took thirty times as long. This is enough to bridge the gaps bet
 """
 
 import os
+import sys
 
 SPINS = 10_000
-os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
+if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))

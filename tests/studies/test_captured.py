@@ -90,3 +90,6 @@ def test_where_the_card_is_full_tests_go_on_without_a_graph(monkeypatch: pytest.
     tests = captured.CapturedEvaluations(place=None)  # type: ignore[arg-type]
     assert torch.equal(tests(model, 0, one, 3).correct, evaluate(model, one, 3).correct)  # type: ignore[arg-type]
     assert len(tried) == captured.TRIES
+    for number in (1, 2):
+        tests(model, number, one, 3)  # type: ignore[arg-type]
+    assert list(tests._held) == [0]  # nothing more is kept on it

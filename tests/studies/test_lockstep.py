@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corestream.errors import NonFiniteError
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.events import read_events
 from corestream.studies.execute import execute, read_memory
@@ -72,26 +73,57 @@ def test_a_run_that_broke_off_after_its_last_checkpoint_is_ended(tmp_path: Path)
     assert accuracy(tmp_path, one) == whole
 
 
-def test_stopped_while_a_task_is_tested_a_run_goes_on_after_that_task(
+def test_stopped_while_tasks_are_tested_runs_go_on_after_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configs = [config("uniform", seed) for seed in (0, 1)]
+    configs = [config("uniform", seed) for seed in (0, 1)]  # they close their first tasks in the same round
     ordinary, stopped = Run.close_task, list[Path]()
 
     def closing(self: Run) -> None:
         ordinary(self)
         if not stopped:
             stopped.append(self.folder)
-            os.kill(os.getpid(), signal.SIGINT)  # the other run hears of it first
+            os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Run, "close_task", closing)
+    out = tmp_path / "together"
     with pytest.raises(Interrupted):
-        make_runs_together(configs, tmp_path / "together", lanes=2)
-    events = read_events(stopped[0])
-    assert [event["step"] for event in events if event["event"] == "checkpoint"][-1] > 0
-    make_runs_together(configs, tmp_path / "together", lanes=2)
-    resumed = [event["task"] for event in read_events(stopped[0]) if event["event"] == "resumed"]
-    assert resumed == [1]
+        make_runs_together(configs, out, lanes=2)
     for one in configs:
+        told = [event["event"] for event in read_events(out / one.digest())]
+        assert told[:2] == ["started", "task"]
+        assert "checkpoint" in told
+    assert {outcome.status for outcome in make_runs_together(configs, out, lanes=2)} == {"done"}
+    for one in configs:
+        events = read_events(out / one.digest())
+        assert [event["task"] for event in events if event["event"] == "resumed"] == [1]
+        assert [event["task"] for event in events if event["event"] == "task"] == [0, 1]
         execute(one, tmp_path / "alone")
-        assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
+        assert accuracy(out, one) == accuracy(tmp_path / "alone", one)
+
+
+def test_a_run_that_cannot_be_saved_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [config("uniform", seed) for seed in (0, 1, 2)]
+    ordinary, steps = Run.advance, [0]
+
+    def advance(self: Run) -> bool:
+        steps[0] += 1
+        if steps[0] == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+        return ordinary(self)
+
+    def check(self: Run) -> None:
+        if self.config.seed == 1:
+            raise NonFiniteError("it has diverged since")
+
+    monkeypatch.setattr(Run, "advance", advance)
+    monkeypatch.setattr(Run, "check", check)
+    with pytest.raises(Interrupted):
+        make_runs_together(configs, tmp_path, lanes=3)
+    last = {one.seed: read_events(tmp_path / one.digest())[-1]["event"] for one in configs}
+    assert last[1] == "failed"
+    assert last[2] == "interrupted"
+    monkeypatch.undo()
+    assert {outcome.status for outcome in make_runs_together(configs, tmp_path, lanes=3)} == {"done"}

@@ -170,7 +170,7 @@ def preset(
     searched = "ocs" if method in ON_OCS_SCHEDULE else method  # an ablation differs in one thing alone
     if (lam := CHOSEN_LAM.get(key, {}).get(searched)) is not None:
         values["lam"] = lam
-    if protocol == "best":
+    if protocol == "best" and scenario != "class":  # they were searched in the task scenario
         values |= BEST.get(method, {}).get(key, {}).get("imbalanced" if imbalanced else "balanced", {})
     known = {field.name for field in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in known})

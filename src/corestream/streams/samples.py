@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -46,15 +46,15 @@ class Scale:
         scaled = torch.div(images, self.divisor)
         if self.mean != (0.0,) or self.std != (1.0,):
             shape = (-1, *([1] * (images.dim() - 2)))
-            mean, std = (_on(values, scaled.device) for values in (self.mean, self.std))
+            mean, std = (_on(values, scaled.device, scaled.dtype) for values in (self.mean, self.std))
             scaled.sub_(mean.view(shape)).div_(std.view(shape))
         return scaled
 
 
-@lru_cache(maxsize=64)
-def _on(values: tuple[float, ...], device: torch.device) -> Tensor:
+@cache  # a captured step goes on reading them
+def _on(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Copied once: a step that is captured may not copy from the processor."""
-    return torch.tensor(values, device=device)
+    return torch.tensor(values, device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,11 @@ class CapturedEvaluations:
         self._tries_left = TRIES
 
     def __call__(self, model: nn.Module, number: int, test: Batches, classes: int) -> Evaluation:
-        if number not in self._held:
-            self._held[number] = list(test)
-        batches = self._held[number]
+        batches = self._held.get(number)
+        if batches is None:
+            batches = list(test)
+            if self._tries_left:  # a card that was full keeps nothing more
+                self._held[number] = batches
         if self._counts is None:
             self._counts = torch.zeros(2, classes, dtype=torch.long, device=batches[0][0].device)
         self._counts.zero_()
@@ -163,6 +165,7 @@ class CapturedEvaluations:
             return True
         except RuntimeError as error:
             full = isinstance(error, torch.OutOfMemoryError)
+        inputs = ()  # what a broken capture held is given back with the rest
         self._tries_left = self._tries_left - 1 if full else 0
         if full:
             make_room()

@@ -72,7 +72,7 @@ class Driver:
         """What is due after a step, which may have closed a task."""
         now = time.monotonic()
         if closed:
-            self._note_task(now)
+            self.note_task(now)
         if closed or now - self._reported > REPORT_SECONDS:
             self._tell(now, closed)
         if self.stop.signum is not None:
@@ -100,7 +100,8 @@ class Driver:
         steps = self.run.position.step - self._saved_step
         return steps >= self.options.checkpoint_steps or now - self._saved > CHECKPOINT_SECONDS
 
-    def _note_task(self, now: float) -> None:
+    def note_task(self, now: float) -> None:
+        """Tell the log and the loggers what the closed task's tests found."""
         run, task = self.run, self.run.position.task - 1
         row = run.ledger.matrix[run.ledger.learned - 1]
         averages = {name: value for name, value in run.ledger.averages().items() if value is not None}

@@ -63,9 +63,8 @@ def prepare_device(device: str, deterministic: bool) -> None:
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.backends.cudnn.benchmark = False
-    if (
-        deterministic != torch.are_deterministic_algorithms_enabled()
-    ):  # setting it imports torch's compiler, which takes seconds
+    # only where it says something: it imports torch's compiler, which takes seconds
+    if deterministic or torch.are_deterministic_algorithms_enabled():
         torch.use_deterministic_algorithms(deterministic)
 
 

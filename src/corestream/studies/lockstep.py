@@ -253,16 +253,26 @@ class Lane:
             return self._close(Outcome(self.config, "failed", f"{kind}{error}"))
 
     def interrupt(self) -> None:
-        """Save what there is and let go."""
+        """Save what there is and let go. A run that cannot be saved goes on from the checkpoint before, and holds up no other."""
         while self._is_pumped():
             time.sleep(PAUSE)
-        if self._driver is not None and self._run is not None and not self._run.finished:
-            with self._place.active():
-                if self._run.is_closing:
-                    self._run.note_task()
-                self._driver.save()
-            self._events.write("interrupted", signal=self._stop.signum)
-        self._resources.close()
+        try:
+            if self._driver is not None and self._run is not None and not self._run.finished:
+                self._save(self._run, self._driver)
+                self._events.write("interrupted", signal=self._stop.signum)
+        except Exception as error:
+            execute.note_failure(self._events, error)
+        finally:
+            self._resources.close()
+
+    def _save(self, run: Run, driver: Driver) -> None:
+        if self._job is not None and self._job.error is not None:
+            raise self._job.error  # steps that the run has skipped were not made
+        with self._place.active():
+            if run.is_closing:
+                run.note_task()
+                driver.note_task(time.monotonic())
+            driver.save()
 
     def _ended(self, result: dict[str, object]) -> Outcome:
         accuracy = result["average_accuracy"]
