@@ -125,10 +125,17 @@ def test_the_papers_settings_stay_where_others_are_ahead_by_less_than_their_spre
 def test_the_presets_have_the_best_settings_that_the_kept_search_found(name: str) -> None:
     study = SETTINGS[name]
     benchmark = study.conditions[0].benchmark
-    found = best_settings(study, make_plan(study, []).table(read_results(KEPT)))
-    for kind, chosen in found.items():  # a search that is not whole yet chooses nothing
+    table = make_plan(study, []).table(read_results(KEPT))
+    shipped = BEST["ocs"].get(benchmark, {})
+    found = best_settings(study, table)  # a search that is not whole yet chooses nothing
+    for kind in shipped.keys() - found.keys():  # but what is shipped is the best of the rows that are
+        keys = [one.key for one in study.conditions if one.imbalanced == (kind == "imbalanced")]
+        cells = {row.label: [table.cells[row.label, key] for key in keys] for row in study.rows}
+        whole = tuple(row for row in study.rows if all(c.done == c.expected for c in cells[row.label]))
+        found[kind] = best_settings(replace(study, rows=whole), table)[kind]
+    for kind, chosen in found.items():
         on = {"protocol": "paper", "imbalanced": kind == "imbalanced"}
         plain = make_config(benchmark, "ocs", **on).settings
         best = make_config(benchmark, "ocs", overrides={**chosen.settings}, **on).settings
         ours = {name: value for name, value in best.items() if plain[name] != value}
-        assert BEST["ocs"].get(benchmark, {}).get(kind, {}) == ours
+        assert shipped.get(kind, {}) == ours
