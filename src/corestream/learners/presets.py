@@ -134,6 +134,17 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
         "er-mir": 1.0,
         "ocs": 1.0,
     },
+    "multi-datasets": {
+        "uniform": 1.0,
+        "icarl": 1.0,
+        "kmeans-features": 1.0,
+        "kmeans-embedding": 1.0,
+        "grad-matching": 1.0,
+        "bilevel": 0.1,
+        "gss": 1.0,
+        "er-mir": 1.0,
+        "ocs": 1.0,
+    },
 }
 # Ours where they are better than the paper's, and then the default: docs/methods.md says how they were found.
 BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
