@@ -78,3 +78,22 @@ def test_a_task_can_end_under_no_grad(model, sgd, batch):
             learner.end_task()
     assert learner.task == 2
     assert not any(p.grad_fn for p in model.parameters())
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_what_was_concluded_before_a_task_ends_is_not_done_again(model, sgd, batch, times):
+    learner = MCSGD(
+        model,
+        sgd(model),
+        ReplayMemory(9, balance=None),
+        path_steps=2,
+        generator=torch.Generator().manual_seed(0),
+    )
+    plain = deepcopy(learner)
+    for seed in (1, 2):
+        for one in (learner, plain):
+            one.observe(*batch(9, seed=seed))
+        assert [learner.conclude() for _ in range(times)] == [True, False][:times]
+        learner.end_task()
+        plain.end_task()
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.model.parameters(), strict=True))

@@ -42,7 +42,7 @@ def test_ocs_has_the_papers_values_on_split_cifar100():
 
 def test_multi_datasets_keeps_one_sample_per_class():
     settings = values(OCSSettings, "ocs", "multi-datasets")
-    assert (settings.capacity, settings.policy, settings.lam) == (83, "per-class", 0.01)
+    assert (settings.capacity, settings.policy, settings.lam) == (83, "per-class", 1.0)
 
 
 def test_the_baselines_train_with_batches_of_ten_in_one_sweep():

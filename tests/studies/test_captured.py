@@ -76,6 +76,34 @@ def test_the_tests_of_all_tasks_share_a_graph_for_each_shape(monkeypatch: pytest
     assert Again.made == 2  # one for eight samples, one for five
 
 
+@pytest.mark.parametrize("times", [1, 2, 3, 10])
+def test_repeated_work_is_captured_after_two_ordinary_times(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    done: list[str] = []
+
+    class Graph:
+        def replay(self) -> None:
+            done.append("launched")
+
+    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph())
+    captured.Place(None, 0)._repeat(lambda: done.append("ordinary"), times, [])
+    assert done == (["ordinary"] * 2 + ["launched"] * 8)[:times]
+
+
+def test_work_that_cannot_be_captured_is_repeated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+
+    def broken(work: Callable[[], object], place: Any, *generators: torch.Generator) -> None:
+        raise RuntimeError("it looks at a value")
+
+    monkeypatch.setattr(captured, "_capture", broken)
+    monkeypatch.setattr(captured, "make_room", lambda: None)
+    with pytest.warns(UserWarning, match="uncaptured: RuntimeError: it looks at a value"):
+        captured.Place(None, 0)._repeat(lambda: done.append(0), 5, [])
+    assert len(done) == 5
+
+
 def test_where_the_card_is_full_tests_go_on_without_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 

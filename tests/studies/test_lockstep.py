@@ -73,17 +73,21 @@ def test_a_run_that_broke_off_after_its_last_checkpoint_is_ended(tmp_path: Path)
     assert accuracy(tmp_path, one) == whole
 
 
-def test_stopped_while_tasks_are_tested_runs_go_on_after_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "method", ["uniform", "mc-sgd"]
+)  # one is tested in the second part, one in the first
+def test_stopped_while_tasks_are_closed_runs_go_on_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    configs = [config("uniform", seed) for seed in (0, 1)]  # they close their first tasks in the same round
+    configs = [config(method, seed) for seed in (0, 1)]  # they close their first tasks in the same round
     ordinary, stopped = Run.close_task, list[Path]()
 
-    def closing(self: Run) -> None:
-        ordinary(self)
+    def closing(self: Run) -> bool:
+        closed = ordinary(self)
         if not stopped:
             stopped.append(self.folder)
             os.kill(os.getpid(), signal.SIGINT)
+        return closed
 
     monkeypatch.setattr(Run, "close_task", closing)
     out = tmp_path / "together"

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from corestream.learners.ocs import OCS
+from corestream.repeating import repeat
 from corestream.streams.samples import Scale
 from corestream.studies import captured, lockstep
 from corestream.studies.config import RunConfig, make_config
@@ -33,7 +35,10 @@ def was_captured(out: Path, made: RunConfig) -> bool:
 
 
 @pytest.mark.parametrize("long", [1, lockstep.LONG], ids=["in rows", "one by one"])
-@pytest.mark.parametrize("method", ["ocs", "uniform", "finetune", "er-reservoir", "a-gem", "gss", "ewc"])
+@pytest.mark.parametrize(
+    "method",
+    ["ocs", "uniform", "finetune", "er-reservoir", "a-gem", "gss", "ewc", "mc-sgd", "mc-sgd+ocs"],
+)
 def test_captured_steps_are_bit_equal_to_ordinary_ones(
     tmp_path: Path, method: str, long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +60,39 @@ def test_fused_steps_learn_as_well(tmp_path: Path) -> None:
     fused, plain = (accuracy(tmp_path / where, one)["average_accuracy"] for where in ("together", "alone"))
     assert was_captured(tmp_path / "together", one)
     assert fused == pytest.approx(plain, abs=0.03)
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_repeated_work_draws_and_learns_as_in_a_loop(captures: bool) -> None:
+    found = []
+    for place in (None, captured.Place(torch.cuda.Stream(), seed=0)):
+        generator = torch.Generator("cuda").manual_seed(1)
+        value = torch.zeros(3, device="cuda", requires_grad=True)
+        optimizer = torch.optim.SGD([value], lr=0.1, momentum=0.8)
+
+        def work(
+            value: Any = value, optimizer: Any = optimizer, generator: Any = generator, place: Any = place
+        ) -> None:
+            drawn = torch.rand(3, generator=generator, device="cuda")
+            optimizer.zero_grad(set_to_none=True)
+            (value - drawn).square().sum().backward()
+            optimizer.step()
+            if not captures and place is not None:
+                float(value[0])  # waits for the card, which a capture forbids
+
+        torch.cuda.synchronize()
+        if place is None:
+            repeat(work, 7, generator)
+        elif captures:
+            with place.active(), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                repeat(work, 7, generator)
+        else:
+            with place.active(), pytest.warns(UserWarning, match="uncaptured"):
+                repeat(work, 7, generator)
+        torch.cuda.synchronize()
+        found.append((value.detach().clone(), torch.rand(2, generator=generator, device="cuda")))
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
 
 
 def test_a_long_run_keeps_its_stream_while_many_short_ones_pass(tmp_path: Path) -> None:

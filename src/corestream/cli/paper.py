@@ -45,6 +45,7 @@ ABOUT = {
     "lambda": "the search behind every λ",
     "best-rotated-mnist": "the search for OCS's best settings",
     "best-split-cifar100": "the same",
+    "best-multi-datasets": "the same",
     "hyperparameters": "the appendix's beside ours",
     "figure3": "single samples' effect",
     "figure4": "curves",

@@ -73,6 +73,7 @@ class Learner:
             generator,
         )
         self.task = 0  # tasks ended so far
+        self._concluded = False
         self._spoiled = torch.zeros((), dtype=torch.bool, device=self.device)
 
     # The verbs
@@ -89,10 +90,21 @@ class Learner:
     def start_sweep(self) -> None:
         """A new pass over the task's data begins."""
 
+    def conclude(self) -> bool:
+        """The first part of `end_task`, which waits for a card only in the second: whoever leads several learners can turn to others
+        in between. True where something was launched."""
+        launched = False
+        if not self._concluded:
+            self.check()
+            launched = self._conclude()
+            self._concluded = True
+        return launched
+
     def end_task(self, data: Iterable[Any] | None = None) -> None:
         """The task is over; `data` are its batches once more, for methods that want another look."""
-        self.check()
+        self.conclude()
         self._finish_task(data)
+        self._concluded = False
         self.task += 1
         self.optimizer.state.clear()
         for group in self.optimizer.param_groups:
@@ -146,6 +158,10 @@ class Learner:
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         raise NotImplementedError
+
+    def _conclude(self) -> bool:
+        """Work on the parameters after a task's last step, without a look at any value; whether there was any."""
+        return False
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         pass

@@ -1,6 +1,5 @@
 """MC-SGD: mode connectivity SGD (Mirzadeh et al. 2021), with a random memory and with OCS."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,13 +34,13 @@ class Connected(Learner):
         self.path_steps, self.path_points, self.path_lr = path_steps, path_points, path_lr
         self._solution = {name: p.detach().clone() for name, p in self.parameters.items()}
 
-    def _finish_task(self, data: Iterable[Any] | None) -> None:
+    def _conclude(self) -> bool:
         candidates = self.candidates.kept()
         if self.task > 0 and candidates is not None and len(self.memory):
             self._connect(candidates)
         for name, parameter in self.parameters.items():
             self._solution[name].copy_(parameter.detach())
-        super()._finish_task(data)
+        return True
 
     def _connect(self, candidates: Samples) -> None:
         end = {name: p.detach().clone() for name, p in self.parameters.items()}

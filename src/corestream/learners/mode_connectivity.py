@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..gradients.calling import LossFn
 from ..memory import Samples
+from ..repeating import repeat
 from .er_mir import at
 
 Parameters = Mapping[str, Tensor]
@@ -47,12 +48,15 @@ def connect(
     """
     found = {name: ((before[name] + after[name]) / 2).requires_grad_() for name in before}
     optimizer = torch.optim.SGD(found.values(), lr=lr, momentum=momentum)
-    for _ in range(steps):
+
+    def step() -> None:
         loss = path_loss(model, loss_fn, before, found, _some(old, batch, generator), points)
         loss = loss + path_loss(model, loss_fn, after, found, _some(new, batch, generator), points)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
+
+    repeat(step, steps, generator)
     return {name: value.detach() for name, value in found.items()}
 
 

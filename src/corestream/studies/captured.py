@@ -1,6 +1,7 @@
 """What a run does on a card, captured in CUDA graphs: a step, a row of steps, the tests of a task."""
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -9,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from corestream.fusing import can_fuse, fusible, fusing
+from corestream.repeating import Work, repeating
 from corestream.streams import Batches
 from corestream.studies.metrics import Evaluation, evaluate
 from corestream.studies.run import Run
 
+WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
 TRIES = 2  # captures that may find the card full: of a task's steps, of a run's tests
 
 
@@ -28,6 +31,7 @@ class Place:
             self._backend = "inductor" if can_fuse() else None
             self._pool: Any = None
             self._keeper: torch.cuda.CUDAGraph | None = None
+            self._repeated: torch.cuda.CUDAGraph | None = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -44,7 +48,7 @@ class Place:
         before = default.graphsafe_get_state()
         self.take_generator()
         try:
-            with torch.cuda.stream(self.stream), fusing(self._backend):
+            with torch.cuda.stream(self.stream), fusing(self._backend), repeating(self._repeat):
                 yield
         finally:
             default.graphsafe_set_state(before)
@@ -71,7 +75,28 @@ class Place:
 
     def forget_pool(self) -> None:
         """It goes with the graphs that are left in it; the next capture has another."""
-        self._pool = self._keeper = None
+        self._pool = self._keeper = self._repeated = None
+
+    def _repeat(self, work: Work, times: int, generators: list[torch.Generator]) -> None:
+        """Captured, after what it takes to make all state that lasts; by a loop where that fails."""
+        ordinary = min(WARM_UP, times)
+        for _ in range(ordinary):
+            work()
+        if ordinary == times:
+            return
+        graph, reason = None, ""
+        try:
+            graph = _capture(work, self, *generators)
+        except RuntimeError as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        if graph is None:  # only here, where the error no longer holds on to the broken capture
+            warnings.warn(
+                f"{getattr(work, '__qualname__', work)} is repeated uncaptured: {reason}", stacklevel=2
+            )
+            make_room()
+        for _ in range(ordinary, times):
+            work() if graph is None else graph.replay()
+        self._repeated = graph  # its launches may be still under way; the next capture comes after them
 
     def is_busy(self) -> bool:
         return self.stream is not None and not self.stream.query()

@@ -17,7 +17,15 @@ import torch
 
 from corestream.errors import CorestreamError, NonFiniteError
 from corestream.studies import execute
-from corestream.studies.captured import TRIES, CapturedEvaluations, CapturedStep, Cursor, Place, make_room
+from corestream.studies.captured import (
+    TRIES,
+    WARM_UP,
+    CapturedEvaluations,
+    CapturedStep,
+    Cursor,
+    Place,
+    make_room,
+)
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Driver, Options, Progress
 from corestream.studies.environment import set_up_card
@@ -28,7 +36,6 @@ from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
-WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
 WARM = 1  # likewise in the tasks after the first, where only the memory is new
 BURST = 300  # steps of one run handed to the pump at once
 ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
@@ -137,7 +144,7 @@ class Lane:
         return None
 
     def waits_for_card(self) -> bool:
-        """Whether launches are under way; or a task is to be closed or noted, for which the card must have done what it has of it."""
+        """Whether launches are under way; or a task is to be closed, for which the card must have done what it has of it."""
         closes = self._run is not None and (self._run.closes_next or self._run.is_closing)
         return self._is_pumped() or (closes and self._place.is_busy())
 
@@ -156,12 +163,11 @@ class Lane:
             if run.finished:  # resumed from a checkpoint of its end
                 return self._finish(run)
             try:
-                closed = run.is_closing
-                if closed:
-                    run.note_task()
-                elif self._next(run):
-                    run.close_task()
-                    return None  # others have their turn while the card makes the tests
+                closed = False
+                if run.is_closing or self._next(run):
+                    closed = run.close_task()
+                    if not closed:
+                        return None  # others have their turn while the card is at work on this part
                 driver.after_step(closed)
             except NonFiniteError as error:
                 return self._ended(execute.end(run, self._events, execute.DIVERGED, str(error)))
@@ -270,7 +276,8 @@ class Lane:
             raise self._job.error  # steps that the run has skipped were not made
         with self._place.active():
             if run.is_closing:
-                run.note_task()
+                while not run.close_task():
+                    pass
                 driver.note_task(time.monotonic())
             driver.save()
 

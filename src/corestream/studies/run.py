@@ -46,7 +46,7 @@ class Batch:
 class Run:
     """`step` trains on one batch and closes a task after its last one; `save` and `restore` hold everything.
 
-    A task is closed in two parts, so that who leads several runs can turn to others while a card tests this one.
+    A task is closed in parts, so that who leads several runs can turn to others while a card is at work for this one.
 
     `training` is the stream learned from, `stream` the one evaluated on: they differ only for joint training.
     """
@@ -70,7 +70,7 @@ class Run:
         self._train: Batches | None = None
         self._batches: Iterator[tuple[Tensor, ...]] | None = None
         self._order: Tensor | None = None
-        self._tested: Tensor | None = None  # [right and all, task, class], until they are noted
+        self._closing: Iterator[None] | None = None
 
     @property
     def finished(self) -> bool:
@@ -89,8 +89,8 @@ class Run:
         self.observe(batch)
         if not self.advance():
             return False
-        self.close_task()
-        self.note_task()
+        while not self.close_task():
+            pass
         return True
 
     def next_batch(self) -> Batch:
@@ -226,25 +226,32 @@ class Run:
 
     @property
     def is_closing(self) -> bool:
-        """Whether a task has been closed and not been noted."""
-        return self._tested is not None
+        """Whether a task has been closed in part."""
+        return self._closing is not None
 
-    def close_task(self) -> None:
-        """What the learner does after a task's last step, and the tests; on a card these may be still under way."""
+    def close_task(self) -> bool:
+        """The next part of what follows a task's last step; True where it was the last. A card may be still at work on the others."""
+        if self._closing is None:
+            self._closing = self._close_task()
+        for _ in self._closing:
+            return False
+        self._closing = None
+        return True
+
+    def _close_task(self) -> Iterator[None]:
+        """What the learner does at the end, the tests, and a note of what they found."""
+        assert self._train is not None
         self.check()
         data = self.training[self.position.task].train.with_batch_size(self.settings.batch_size)
         data.epoch = self.settings.sweeps  # one more look comes after the sweeps, in an order of its own
         with self.watch.naming(self.learner, None, self.position):
+            if self.learner.conclude():
+                yield
             self.learner.end_task(data)
         seen = len(self.stream) if len(self.training) < len(self.stream) else self.position.task + 1
-        self._tested = self.evaluate(seen)
-
-    def note_task(self) -> None:
-        """Write down what the tests of the closed task found, and move on to the next."""
-        assert self._train is not None
-        assert self._tested is not None
-        correct, total = self._tested.cpu()
-        self._tested = None
+        tested = self.evaluate(seen)
+        yield
+        correct, total = tested.cpu()
         self.ledger.close_task(correct, total, self._train, self.learner.memory)
         self._train.release()
         self.position.task += 1
