@@ -80,20 +80,74 @@ def test_a_task_can_end_under_no_grad(model, sgd, batch):
     assert not any(p.grad_fn for p in model.parameters())
 
 
-@pytest.mark.parametrize("times", [0, 1, 2])
-def test_what_was_concluded_before_a_task_ends_is_not_done_again(model, sgd, batch, times):
-    learner = MCSGD(
+@pytest.fixture
+def twins(model, sgd):
+    """Three learners that are equal in everything."""
+    one = MCSGD(
         model,
         sgd(model),
         ReplayMemory(9, balance=None),
         path_steps=2,
         generator=torch.Generator().manual_seed(0),
     )
-    plain = deepcopy(learner)
+    return one, deepcopy(one), deepcopy(one)
+
+
+def same(one, other):
+    mine, others = parameters(one.model), parameters(other.model)
+    return all(torch.equal(mine[name], others[name]) for name in mine)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_what_was_concluded_before_a_task_ends_is_not_done_again(twins, batch, times):
+    learner, plain, _ = twins
     for seed in (1, 2):
         for one in (learner, plain):
             one.observe(*batch(9, seed=seed))
-        assert [learner.conclude() for _ in range(times)] == [True, False][:times]
+        for _ in range(times):
+            learner.conclude()
         learner.end_task()
         plain.end_task()
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.model.parameters(), strict=True))
+    assert same(learner, plain)
+
+
+def test_what_was_concluded_is_done_again_after_another_step(twins, batch):
+    learner, plain, _ = twins
+    for seed in (1, 2):
+        for one in (learner, plain):
+            one.observe(*batch(9, seed=seed))
+            one.conclude()
+            one.observe(*batch(9, seed=seed + 10))
+        learner.end_task()
+        plain.conclude()
+        plain.end_task()
+    assert same(learner, plain)
+    assert all(
+        torch.equal(learner._solution[name], value) for name, value in parameters(learner.model).items()
+    )
+
+
+def test_a_state_knows_what_was_concluded(twins, batch):
+    learner, plain, resumed = twins
+    for seed in (1, 2):
+        for one in (learner, plain):
+            one.observe(*batch(9, seed=seed))
+            one.conclude()
+        resumed.load_state_dict(learner.state_dict())
+        for one in twins:
+            one.end_task()
+    assert same(learner, plain)
+    assert same(resumed, plain)
+
+
+def test_a_state_from_before_takes_back_what_was_concluded(twins, batch):
+    learner, plain, _ = twins
+    for seed in (1, 2):
+        for one in (learner, plain):
+            one.observe(*batch(9, seed=seed))
+        before = {name: value.clone() for name, value in learner.state_dict().items()}
+        learner.conclude()
+        learner.load_state_dict(before)
+        learner.end_task()
+        plain.end_task()
+    assert same(learner, plain)

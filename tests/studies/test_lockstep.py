@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from corestream.errors import NonFiniteError
+from corestream.learners.uniform import Uniform
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.events import read_events
 from corestream.studies.execute import execute, read_memory
 from corestream.studies.lockstep import make_runs_together
 from corestream.studies.pool import Outcome, Watcher
-from corestream.studies.run import Run
+from corestream.studies.run import Run, make_run
 from corestream.studies.stopping import Interrupted
 
 
@@ -73,37 +74,59 @@ def test_a_run_that_broke_off_after_its_last_checkpoint_is_ended(tmp_path: Path)
     assert accuracy(tmp_path, one) == whole
 
 
-@pytest.mark.parametrize(
-    "method", ["uniform", "mc-sgd"]
-)  # one is tested in the second part, one in the first
-def test_stopped_while_tasks_are_closed_runs_go_on_after_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+@pytest.mark.parametrize("part", [1, 2])  # after the path that MC-SGD searches, after the tests
+def test_stopped_while_a_task_is_closed_runs_go_on_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    configs = [config(method, seed) for seed in (0, 1)]  # they close their first tasks in the same round
-    ordinary, stopped = Run.close_task, list[Path]()
+    closing, stepping = (
+        make_config("rotated-digits", "mc-sgd", tasks=3, overrides={"sweeps": sweeps, "path_steps": 3})
+        for sweeps in (1, 5)
+    )
+    ordinary, parts = Run.close_task, list[bool]()
 
-    def closing(self: Run) -> bool:
-        closed = ordinary(self)
-        if not stopped:
-            stopped.append(self.folder)
-            os.kill(os.getpid(), signal.SIGINT)
+    def stopping(self: Run) -> bool:
+        task, closed = self.position.task, ordinary(self)
+        if self.config == closing and task == 1:
+            parts.append(closed)
+            if len(parts) == part:
+                os.kill(os.getpid(), signal.SIGINT)
         return closed
 
-    monkeypatch.setattr(Run, "close_task", closing)
+    monkeypatch.setattr(Run, "close_task", stopping)
     out = tmp_path / "together"
     with pytest.raises(Interrupted):
-        make_runs_together(configs, out, lanes=2)
-    for one in configs:
-        told = [event["event"] for event in read_events(out / one.digest())]
-        assert told[:2] == ["started", "task"]
-        assert "checkpoint" in told
-    assert {outcome.status for outcome in make_runs_together(configs, out, lanes=2)} == {"done"}
-    for one in configs:
-        events = read_events(out / one.digest())
-        assert [event["task"] for event in events if event["event"] == "resumed"] == [1]
-        assert [event["task"] for event in events if event["event"] == "task"] == [0, 1]
+        make_runs_together([closing, stepping], out, lanes=2)
+    assert parts == [False, False, True]
+    told = [event["event"] for event in read_events(out / closing.digest())]
+    assert [name for name in told if name != "checkpoint"] == ["started", "task", "task", "interrupted"]
+    assert {outcome.status for outcome in make_runs_together([closing, stepping], out, lanes=2)} == {"done"}
+    events = read_events(out / closing.digest())
+    assert [event["task"] for event in events if event["event"] == "resumed"] == [2]
+    assert [event["task"] for event in events if event["event"] == "task"] == [0, 1, 2]
+    for one in (closing, stepping):
         execute(one, tmp_path / "alone")
         assert accuracy(out, one) == accuracy(tmp_path / "alone", one)
+
+
+def test_a_task_whose_closing_failed_can_be_closed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(config("uniform", 0), tmp_path)
+    ordinary, failures = Uniform.end_task, [RuntimeError("the card is full")]
+
+    def failing(self: Uniform, data: object = None) -> None:
+        if failures:
+            raise failures.pop()
+        ordinary(self, data)
+
+    monkeypatch.setattr(Uniform, "end_task", failing)
+    while not run.closes_next:
+        run.step()
+    with pytest.raises(RuntimeError, match="the card is full"):
+        run.step()
+    assert not run.is_closing
+    assert [run.close_task() for _ in range(3)] == [False, False, True]
+    assert run.position.task == run.learner.task == 1
 
 
 def test_a_run_that_cannot_be_saved_keeps_no_other_from_it(

@@ -45,7 +45,9 @@ def test_captured_steps_are_bit_equal_to_ordinary_ones(
     monkeypatch.setattr(lockstep, "LONG", long)
     monkeypatch.setattr(captured, "can_fuse", lambda: False)
     configs = [config(method, 0), config(method, 1, imbalanced=True)]
-    outcomes = make_runs_together(configs, tmp_path / "together", lanes=2)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*uncaptured")
+        outcomes = make_runs_together(configs, tmp_path / "together", lanes=2)
     assert [outcome.status for outcome in outcomes] == ["done", "done"]
     for one in configs:
         assert was_captured(tmp_path / "together", one)

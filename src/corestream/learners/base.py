@@ -46,6 +46,7 @@ class Learner:
     """
 
     memory: ReplayMemory | None = None
+    _concluded = False  # whether the task's end has begun
 
     def __init__(
         self,
@@ -73,7 +74,6 @@ class Learner:
             generator,
         )
         self.task = 0  # tasks ended so far
-        self._concluded = False
         self._spoiled = torch.zeros((), dtype=torch.bool, device=self.device)
 
     # The verbs
@@ -84,21 +84,20 @@ class Learner:
         count = check_batch(self.device, (inputs, y))[2]
         if ids is not None and ids.shape != (count,):
             raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
+        self._concluded = False
         with torch.enable_grad():
             return self._learn(inputs, y, ids)
 
     def start_sweep(self) -> None:
         """A new pass over the task's data begins."""
 
-    def conclude(self) -> bool:
-        """The first part of `end_task`, which waits for a card only in the second: whoever leads several learners can turn to others
-        in between. True where something was launched."""
-        launched = False
+    def conclude(self) -> None:
+        """The first part of `end_task`: waits for the steps so far, and for nothing that it launches itself, so that whoever leads
+        several learners can turn to others after it."""
         if not self._concluded:
             self.check()
-            launched = self._conclude()
+            self._conclude()
             self._concluded = True
-        return launched
 
     def end_task(self, data: Iterable[Any] | None = None) -> None:
         """The task is over; `data` are its batches once more, for methods that want another look."""
@@ -130,6 +129,7 @@ class Learner:
             "optimizer": _optimizer_state(self.optimizer),
             "learner": {
                 "task": torch.tensor(self.task),
+                "concluded": torch.tensor(self._concluded),
                 "spoiled": self._spoiled,
                 "generator": self.generator.get_state(),
                 **self._state(),
@@ -147,7 +147,7 @@ class Learner:
         own = parts["learner"]
         self.model.load_state_dict(parts["model"])
         _load_optimizer_state(self.optimizer, parts.get("optimizer", {}))
-        self.task = int(own["task"])
+        self.task, self._concluded = int(own["task"]), bool(own.get("concluded", False))
         self._spoiled.copy_(own["spoiled"])
         self.generator.set_state(own["generator"].cpu())
         if self.memory is not None:
@@ -159,9 +159,8 @@ class Learner:
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         raise NotImplementedError
 
-    def _conclude(self) -> bool:
-        """Work on the parameters after a task's last step, without a look at any value; whether there was any."""
-        return False
+    def _conclude(self) -> None:
+        """Work on the parameters after a task's last step, without waiting for what it launches on a card."""
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         pass

@@ -34,13 +34,12 @@ class Connected(Learner):
         self.path_steps, self.path_points, self.path_lr = path_steps, path_points, path_lr
         self._solution = {name: p.detach().clone() for name, p in self.parameters.items()}
 
-    def _conclude(self) -> bool:
+    def _conclude(self) -> None:
         candidates = self.candidates.kept()
         if self.task > 0 and candidates is not None and len(self.memory):
             self._connect(candidates)
         for name, parameter in self.parameters.items():
             self._solution[name].copy_(parameter.detach())
-        return True
 
     def _connect(self, candidates: Samples) -> None:
         end = {name: p.detach().clone() for name, p in self.parameters.items()}

@@ -10,12 +10,13 @@ from torch import nn
 from ..errors import ConfigError
 from ..memory import ReplayMemory
 from .base import Learner
+from .own_classes import OwnClasses
 from .presets import default_protocol, preset
 from .settings import Settings
 
 # Settings that describe the network, the optimiser, the data or the memory; the others are the learner's arguments.
 NETWORK = {"network", "width", "form", "norm", "dropout"}
-TRAINING = {"lr", "momentum", "batch_size", "sweeps", "test_batch_size", "enlarge"}
+TRAINING = {"lr", "momentum", "batch_size", "sweeps", "test_batch_size", "loss_over", "enlarge"}
 MEMORY = {"capacity", "policy", "replay_from"}
 NOT_ARGUMENTS = NETWORK | TRAINING | MEMORY
 
@@ -36,7 +37,7 @@ METHODS: dict[str, Method] = {}
 
 
 class StreamClasses(Protocol):
-    """What must be known of a stream to size a memory."""
+    """What must be known of a stream to size a memory, and to tell a task's classes."""
 
     @property
     def num_tasks(self) -> int: ...
@@ -103,11 +104,19 @@ def build(
         if field.name not in NOT_ARGUMENTS
     }
     arguments["generator"] = torch.Generator(device).manual_seed(seed)
+    if settings.loss_over == "task":
+        arguments["loss_fn"] = _loss_over_own_classes(model, stream, device)
     fused = device.type == "cuda"  # one kernel for all parameters
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.lr, momentum=settings.momentum, fused=fused)
     if found.keeps is None:
         return found.learner(model, optimizer, **arguments)
     return found.learner(model, optimizer, _memory(found, settings, stream), **arguments)  # type: ignore[call-arg, arg-type]
+
+
+def _loss_over_own_classes(model: nn.Module, stream: StreamClasses, device: torch.device) -> OwnClasses:
+    if getattr(model, "head_mask", None) is not None:
+        raise ConfigError("loss_over is 'task'; a multi-head network decides among those alone: leave it out")
+    return OwnClasses([stream.classes_of(task) for task in range(stream.num_tasks)], device)
 
 
 def _memory(method: Method, settings: Settings, stream: StreamClasses) -> ReplayMemory:

@@ -34,7 +34,10 @@ NotNegative = Annotated[float, Range(0)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The network, and how it is trained. With `k`, each update is on k random samples of the batch."""
+    """The network, and how it is trained. With `k`, each update is on k random samples of the batch.
+
+    `loss_over` says among which classes the loss decides: all, or those of a sample's own task.
+    """
 
     network: Literal["mlp", "resnet18"] = "mlp"
     width: Count = 256
@@ -48,6 +51,7 @@ class Settings:
     sweeps: Count = 1
     k: Annotated[int | None, Range(1)] = None
     test_batch_size: Count = 256
+    loss_over: Literal["all", "task"] = "all"
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self), include_extras=True)

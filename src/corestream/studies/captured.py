@@ -1,4 +1,4 @@
-"""What a run does on a card, captured in CUDA graphs: a step, a row of steps, the tests of a task."""
+"""What a run does on a card, captured in CUDA graphs: a step, a row of steps, what a method repeats, the tests of a task."""
 
 import gc
 import warnings
@@ -79,24 +79,28 @@ class Place:
 
     def _repeat(self, work: Work, times: int, generators: list[torch.Generator]) -> None:
         """Captured, after what it takes to make all state that lasts; by a loop where that fails."""
-        ordinary = min(WARM_UP, times)
+        inside = self.stream is not None and torch.cuda.is_current_stream_capturing()
+        ordinary = times if inside else min(WARM_UP, times)
         for _ in range(ordinary):
             work()
         if ordinary == times:
             return
-        graph, reason = None, ""
+        graph, full, reason = None, False, ""
         try:
             graph = _capture(work, self, *generators)
         except RuntimeError as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            full, reason = isinstance(error, torch.OutOfMemoryError), f"{type(error).__name__}: {error}"
         if graph is None:  # only here, where the error no longer holds on to the broken capture
-            warnings.warn(
-                f"{getattr(work, '__qualname__', work)} is repeated uncaptured: {reason}", stacklevel=2
-            )
-            make_room()
+            name = getattr(work, "__qualname__", work)
+            warnings.warn(f"{name} is repeated uncaptured: {reason.splitlines()[0]}", stacklevel=3)
+            if full:
+                self.forget_pool()  # with what the capture had taken
+                make_room()
         for _ in range(ordinary, times):
             work() if graph is None else graph.replay()
-        self._repeated = graph  # its launches may be still under way; the next capture comes after them
+        self._repeated = (
+            graph  # its launches are under way, and over before the next task's, as a lane waits for the card
+        )
 
     def is_busy(self) -> bool:
         return self.stream is not None and not self.stream.query()

@@ -82,6 +82,8 @@ _ALL = (
         (
             _tried(tau=1000.0),
             _tried(tau=1000.0, lam=10.0),
+            _tried(tau=1000.0, weights=(1.0, 0.0, 1.0)),
+            _tried(tau=100.0),
             _tried(tau=10.0),
             _tried(tau=1.0),
             _tried(tau=1000.0, reference=50),
@@ -211,6 +213,10 @@ _ALL = (
         "Class-incremental",
         _methods(
             "finetune", "uniform", "icarl", "kmeans-features", "grad-matching", "er-mir", "ocs", "multitask"
+        )
+        + tuple(
+            Row(f"{name}:own-classes", name, {"loss_over": "task"})
+            for name in ("finetune", "uniform", "icarl", "kmeans-features", "grad-matching", "er-mir", "ocs")
         ),
         (
             Condition("split-cifar100", scenario="class"),

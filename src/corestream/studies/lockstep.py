@@ -36,7 +36,7 @@ from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
-WARM = 1  # likewise in the tasks after the first, where only the memory is new
+WARM = 1  # ordinary steps before one is captured in the tasks after the first, where only the memory is new
 BURST = 300  # steps of one run handed to the pump at once
 ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
 BUNDLE = ROW  # steps of a run that are launched at a time; two bundles are under way

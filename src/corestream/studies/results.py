@@ -18,6 +18,7 @@ OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
 SINCE = {
     "replay_from": "memory",
     "lr_floor": 0.0,
+    "loss_over": "all",
 }  # settings younger than some kept runs, and how these were made
 
 

@@ -233,9 +233,10 @@ class Run:
         """The next part of what follows a task's last step; True where it was the last. A card may be still at work on the others."""
         if self._closing is None:
             self._closing = self._close_task()
-        for _ in self._closing:
+        parts, self._closing = self._closing, None  # an error is the end of them
+        for _ in parts:
+            self._closing = parts
             return False
-        self._closing = None
         return True
 
     def _close_task(self) -> Iterator[None]:
@@ -245,8 +246,8 @@ class Run:
         data = self.training[self.position.task].train.with_batch_size(self.settings.batch_size)
         data.epoch = self.settings.sweeps  # one more look comes after the sweeps, in an order of its own
         with self.watch.naming(self.learner, None, self.position):
-            if self.learner.conclude():
-                yield
+            self.learner.conclude()
+            yield
             self.learner.end_task(data)
         seen = len(self.stream) if len(self.training) < len(self.stream) else self.position.task + 1
         tested = self.evaluate(seen)
