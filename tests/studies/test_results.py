@@ -5,7 +5,7 @@ import pytest
 from corestream.errors import DataError
 from corestream.studies.results import Result, differing_fields, read_results, write_result
 
-SETTINGS = {"replay_from": "task", "tau": 1.0}
+SETTINGS = {"loss_over": "task", "replay_from": "task", "tau": 1.0}
 CONFIG = {"benchmark": "folder:/a b/c", "method": "mc-sgd+ocs", "seed": 3, "settings": SETTINGS}
 
 
@@ -20,7 +20,7 @@ def test_a_run_older_than_a_setting_was_made_as_it_is_by_default(tmp_path: Path)
     older = Result({**CONFIG, "settings": {"tau": 1.0}}, {"matrix": []}, device="cpu")
     write_result(older, tmp_path)
     (found,) = read_results(tmp_path)
-    assert found.config["settings"] == {"replay_from": "memory", "tau": 1.0}
+    assert found.config["settings"] == {"loss_over": "all", "replay_from": "memory", "tau": 1.0}
 
 
 def test_a_foreign_file_is_named(tmp_path: Path) -> None:
