@@ -98,14 +98,24 @@ def same(one, other):
     return all(torch.equal(mine[name], others[name]) for name in mine)
 
 
-@pytest.mark.parametrize("times", [0, 1, 2])
-def test_what_was_concluded_before_a_task_ends_is_not_done_again(twins, batch, times):
+def concluded_twice(learner):
+    learner.conclude()
+    learner.conclude()
+
+
+def taken_back(learner):
+    before = {name: value.clone() for name, value in learner.state_dict().items()}
+    learner.conclude()
+    learner.load_state_dict(before)
+
+
+@pytest.mark.parametrize("before_its_end", [MCSGD.conclude, concluded_twice, taken_back])
+def test_a_task_that_was_concluded_before_ends_as_any_other(twins, batch, before_its_end):
     learner, plain, _ = twins
     for seed in (1, 2):
         for one in (learner, plain):
             one.observe(*batch(9, seed=seed))
-        for _ in range(times):
-            learner.conclude()
+        before_its_end(learner)
         learner.end_task()
         plain.end_task()
     assert same(learner, plain)
@@ -138,16 +148,3 @@ def test_a_state_knows_what_was_concluded(twins, batch):
             one.end_task()
     assert same(learner, plain)
     assert same(resumed, plain)
-
-
-def test_a_state_from_before_takes_back_what_was_concluded(twins, batch):
-    learner, plain, _ = twins
-    for seed in (1, 2):
-        for one in (learner, plain):
-            one.observe(*batch(9, seed=seed))
-        before = {name: value.clone() for name, value in learner.state_dict().items()}
-        learner.conclude()
-        learner.load_state_dict(before)
-        learner.end_task()
-        plain.end_task()
-    assert same(learner, plain)

@@ -63,6 +63,8 @@ REPLAYING = (
     *("gss", "er-mir", "bilevel", "ocs"),
 )
 
+INCREMENTAL = ("finetune", "uniform", "icarl", "kmeans-features", "grad-matching", "er-mir", "ocs")
+
 UNREPORTED = (100, 101, 102)  # seeds that no other table shows
 
 _ALL = (
@@ -211,13 +213,8 @@ _ALL = (
     Study(
         "class-incremental",
         "Class-incremental",
-        _methods(
-            "finetune", "uniform", "icarl", "kmeans-features", "grad-matching", "er-mir", "ocs", "multitask"
-        )
-        + tuple(
-            Row(f"{name}:own-classes", name, {"loss_over": "task"})
-            for name in ("finetune", "uniform", "icarl", "kmeans-features", "grad-matching", "er-mir", "ocs")
-        ),
+        _methods(*INCREMENTAL, "multitask")
+        + tuple(Row(f"{name}:own-classes", name, {"loss_over": "task"}) for name in INCREMENTAL),
         (
             Condition("split-cifar100", scenario="class"),
             Condition("split-cifar100", scenario="class", imbalanced=True),
