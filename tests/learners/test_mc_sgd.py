@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from corestream import ReplayMemory
-from corestream.learners import MCSGD, Finetune
-from corestream.learners.mode_connectivity import path_loss
+from corestream.learners import MCSGD, MCSGDOCS, Finetune
+from corestream.learners.mode_connectivity import in_row, named, path_loss
 from corestream.memory import Samples
+from corestream.repeating import repeating
 
 
 def parameters(model):
@@ -37,7 +38,8 @@ def test_the_paths_loss_is_lower_than_that_of_fine_tuning(model, sgd, batch, gen
     old = Samples.of(*batch(60, seed=1))
 
     def loss(start, finish):
-        return float(path_loss(model, connected.loss_fn, start, finish, old, points=10))
+        ends = in_row(start), in_row(finish)
+        return float(path_loss(model, connected.loss_fn, *ends, start, old, points=10))
 
     assert loss(first, end) < 0.8 * loss(first_plain, end_plain)
 
@@ -50,10 +52,46 @@ def test_the_path_loss_is_the_mean_along_the_line(model, batch):
         other = deepcopy(model)
         other.load_state_dict({name: start[name] + share for name in start})
         expected.append(torch.nn.functional.cross_entropy(other(x), y))
-    found = path_loss(
-        model, torch.nn.CrossEntropyLoss(reduction="none"), start, end, Samples.of(x, y), points=2
-    )
+    loss_fn = torch.nn.CrossEntropyLoss(reduction="none")
+    found = path_loss(model, loss_fn, in_row(start), in_row(end), start, Samples.of(x, y), points=2)
     assert torch.allclose(found, torch.stack(expected).mean())
+
+
+def test_parameters_come_out_of_a_row_as_they_went_in(model):
+    before = parameters(model)
+    after = named(in_row(before), before)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("method", [MCSGD, MCSGDOCS])
+def test_a_solution_is_what_sgd_on_the_path_loss_finds(model, sgd, batch, method):
+    """By plain autograd on copies of the network, with a memory and candidates so few that every step takes all of them."""
+    learner = method(
+        model, sgd(model), ReplayMemory(5, balance=None), k=6, candidates=6, path_steps=3, path_points=2
+    )
+    learner.observe(*batch(6, seed=1))
+    learner.end_task()
+    before, old = parameters(model), learner.memory.samples
+    learner.observe(*batch(6, seed=2))
+    after, new = parameters(model), learner.candidates.kept()
+    found = {name: (before[name] + after[name]) / 2 for name in before}
+    speed = {name: torch.zeros_like(value) for name, value in found.items()}
+    for _ in range(3):
+        total = {name: torch.zeros_like(value) for name, value in found.items()}
+        for start, samples in ((before, old), (after, new)):
+            for share in (0.5, 1.0):
+                other = deepcopy(model)
+                other.load_state_dict({n: start[n] + share * (found[n] - start[n]) for n in found})
+                torch.nn.functional.cross_entropy(other(samples.inputs), samples.targets).backward()
+                for name, parameter in other.named_parameters():
+                    total[name] += share / 2 * parameter.grad
+        for name in found:
+            speed[name] = 0.8 * speed[name] + total[name]
+            found[name] = found[name] - 0.01 * speed[name]
+    learner.conclude()
+    assert all(torch.allclose(p, found[name], atol=1e-5) for name, p in parameters(model).items())
+    assert not all(torch.allclose(after[name], found[name], atol=1e-3) for name in found)
 
 
 def test_the_first_task_is_plain_sgd(model, sgd, batch):
@@ -148,3 +186,19 @@ def test_a_state_knows_what_was_concluded(twins, batch):
             one.end_task()
     assert same(learner, plain)
     assert same(resumed, plain)
+
+
+def test_what_a_leader_launches_later_leads_to_the_same_solution(twins, batch):
+    learner, plain, _ = twins
+    later = []
+    for seed in (1, 2, 3):
+        for one in (learner, plain):
+            one.observe(*batch(9, seed=seed))
+        with repeating(lambda work, times, generators: later.extend([work] * times)):
+            learner.conclude()
+        for work in later:
+            work()
+        later.clear()
+        for one in (learner, plain):
+            one.end_task()
+    assert same(learner, plain)

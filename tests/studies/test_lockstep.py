@@ -6,9 +6,11 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from corestream.errors import NonFiniteError
 from corestream.learners.uniform import Uniform
+from corestream.studies import captured
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.events import read_events
 from corestream.studies.execute import execute, read_memory
@@ -74,12 +76,23 @@ def test_a_run_that_broke_off_after_its_last_checkpoint_is_ended(tmp_path: Path)
     assert accuracy(tmp_path, one) == whole
 
 
+NEEDS_CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_CARD)])
 @pytest.mark.parametrize("part", [1, 2])  # after the path that MC-SGD searches, after the tests
 def test_stopped_while_a_task_is_closed_runs_go_on_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, device: str
 ) -> None:
+    monkeypatch.setattr(captured, "can_fuse", lambda: False)
     closing, stepping = (
-        make_config("rotated-digits", "mc-sgd", tasks=3, overrides={"sweeps": sweeps, "path_steps": 3})
+        make_config(
+            "rotated-digits",
+            "mc-sgd",
+            tasks=3,
+            overrides={"sweeps": sweeps, "path_steps": 20},
+            device=device,
+        )
         for sweeps in (1, 5)
     )
     ordinary, parts = Run.close_task, list[bool]()

@@ -9,7 +9,8 @@ from corestream.studies.results_page import results_page, write_results_page
 
 def kept(method: str, seed: int, accuracy: float, **more: Any) -> Result:
     note = more.pop("files_note", "")
-    config = make_config(more.pop("benchmark", "rotated-mnist"), method, seed=seed, device="cuda", **more)
+    given = {"benchmark": "rotated-mnist", "protocol": "paper", "device": "cuda", **more}
+    config = make_config(method=method, seed=seed, **given)
     found = {"average_accuracy": accuracy, "forgetting": 0.08, "matrix": []}
     return Result(config.to_dict(), found, files_note=note, device="NVIDIA H200", seconds=42.0)
 
@@ -19,7 +20,7 @@ def test_a_row_has_ours_the_papers_the_verdict_the_command_the_device_and_the_ti
     (line,) = [line for line in page.splitlines() if line.startswith("| ocs |") and "compare" in line][:1]
     for part in ("82.4 ± 0.3", "82.5 ± 0.3", "within", "NVIDIA H200", "42 s", "| 5 |"):
         assert part in line
-    assert "`corestream compare rotated-mnist --methods ocs --seeds 5 --device cuda`" in line
+    assert "`corestream compare rotated-mnist --methods ocs --seeds 5 --device cuda --protocol paper`" in line
 
 
 def test_holes_and_studies_without_runs() -> None:
@@ -60,8 +61,8 @@ def test_runs_that_no_table_has_stand_at_the_end_with_their_commands() -> None:
     other = [kept("ocs", seed, 0.80, overrides={"tau": 8.0}) for seed in (100, 101)]
     page = results_page([kept("ocs", 0, 0.82), *tried, *other])
     rest = page[page.index("## Other runs that are kept") :]
-    first = "`corestream compare rotated-mnist --methods ocs --seeds 2 --device cuda --tau 7` | 81.0 ± 0.0 |"
+    first = "`corestream compare rotated-mnist --methods ocs --seeds 2 --device cuda --protocol paper --tau 7` | 81.0 ± 0.0 |"
     assert first in rest
-    second = "`corestream run rotated-mnist --method ocs --seed 100 --device cuda --tau 8`, and with seed 101 | 80.0"
+    second = "`corestream run rotated-mnist --method ocs --seed 100 --device cuda --protocol paper --tau 8`, and with seed 101 | 80.0"
     assert second in rest
     assert "82.0" not in rest

@@ -160,7 +160,8 @@ class Learner:
         raise NotImplementedError
 
     def _conclude(self) -> None:
-        """Work on the parameters after a task's last step, without waiting for what it launches on a card."""
+        """Work on the parameters after a task's last step, without waiting for what it launches on a card; what it repeats is its
+        end, since a card's leader may launch that later."""
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         pass

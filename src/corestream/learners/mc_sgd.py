@@ -1,5 +1,6 @@
 """MC-SGD: mode connectivity SGD (Mirzadeh et al. 2021), with a random memory and with OCS."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -36,19 +37,14 @@ class Connected(Learner):
 
     def _conclude(self) -> None:
         candidates = self.candidates.kept()
-        if self.task > 0 and candidates is not None and len(self.memory):
-            self._connect(candidates)
-        for name, parameter in self.parameters.items():
-            self._solution[name].copy_(parameter.detach())
-
-    def _connect(self, candidates: Samples) -> None:
-        end = {name: p.detach().clone() for name, p in self.parameters.items()}
+        if self.task == 0 or candidates is None or not len(self.memory):
+            return
         with in_mode(self.model, "eval"):
-            found = connect(
+            connect(
                 self.model,
                 self.loss_fn,
+                self.parameters,
                 self._solution,
-                end,
                 self.memory.samples,
                 candidates,
                 steps=self.path_steps,
@@ -57,9 +53,11 @@ class Connected(Learner):
                 batch=self.replay,
                 generator=self.generator,
             )
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(found[name])
+
+    def _finish_task(self, data: Iterable[Any] | None) -> None:
+        for name, parameter in self.parameters.items():
+            self._solution[name].copy_(parameter.detach())
+        super()._finish_task(data)
 
     def _state(self) -> dict[str, Tensor]:
         return super()._state() | {f"solution.{name}": value for name, value in self._solution.items()}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..gradients.calling import LossFn
 from ..memory import Samples
@@ -14,23 +14,31 @@ Parameters = Mapping[str, Tensor]
 
 
 def path_loss(
-    model: torch.nn.Module, loss_fn: LossFn, start: Parameters, end: Parameters, samples: Samples, points: int
+    model: nn.Module,
+    loss_fn: LossFn,
+    start: Tensor,
+    end: Tensor,
+    like: Parameters,
+    samples: Samples,
+    points: int,
 ) -> Tensor:
-    """The mean loss of the samples at α = 1/points, 2/points, …, 1 of the way from `start` to `end`."""
+    """The mean loss of the samples at α = 1/points, 2/points, …, 1 of the way from `start` to `end`.
+
+    Both are all parameters in one row, as those of `like`: a point between is then three operations, whatever the network.
+    """
     losses = []
     for point in range(1, points + 1):
-        share = point / points
-        between = {name: start[name] + share * (end[name] - start[name]) for name in start}
+        between = named(start + point / points * (end - start), like)
         losses.append(loss_fn(at(model, between, samples.inputs), samples.targets).mean())
     return torch.stack(losses).mean()
 
 
 @torch.enable_grad()
 def connect(
-    model: torch.nn.Module,
+    model: nn.Module,
     loss_fn: LossFn,
+    parameters: Parameters,
     before: Parameters,
-    after: Parameters,
     old: Samples,
     new: Samples,
     *,
@@ -40,24 +48,41 @@ def connect(
     momentum: float = 0.8,
     batch: int = 10,
     generator: torch.Generator | None = None,
-) -> dict[str, Tensor]:
+) -> None:
     """w = argmin Σ_α L_old(w̄ + α (w − w̄)) + L_new(ŵ + α (w − ŵ)), by SGD from the middle of w̄ and ŵ (Eq. 6).
 
-    w̄ = `before` is the solution for the tasks so far and `old` what is remembered of them; ŵ = `after` is what the
-    new task has made of it, and `new` samples of that task.
+    w̄ = `before` is the solution for the tasks so far and `old` what is remembered of them; ŵ is what the new task has made of it,
+    the model's `parameters` as they are, and `new` samples of that task. The parameters become w, step by step: nothing is left to
+    be done after the last one, which may be still to come where somebody else repeats the steps.
     """
-    found = {name: ((before[name] + after[name]) / 2).requires_grad_() for name in before}
-    optimizer = torch.optim.SGD(found.values(), lr=lr, momentum=momentum)
+    solution, minimum = in_row(before), in_row(parameters)
+    found = ((solution + minimum) / 2).requires_grad_()
+    optimizer = torch.optim.SGD([found], lr=lr, momentum=momentum)
 
     def step() -> None:
-        loss = path_loss(model, loss_fn, before, found, _some(old, batch, generator), points)
-        loss = loss + path_loss(model, loss_fn, after, found, _some(new, batch, generator), points)
+        loss = path_loss(model, loss_fn, solution, found, parameters, _some(old, batch, generator), points)
+        loss = loss + path_loss(
+            model, loss_fn, minimum, found, parameters, _some(new, batch, generator), points
+        )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
+        with torch.no_grad():
+            for name, value in named(found, parameters).items():
+                parameters[name].copy_(value)
 
     repeat(step, steps, generator)
-    return {name: value.detach() for name, value in found.items()}
+
+
+def in_row(parameters: Parameters) -> Tensor:
+    """All parameters one after the other."""
+    return torch.cat([parameter.detach().flatten() for parameter in parameters.values()])
+
+
+def named(row: Tensor, like: Parameters) -> dict[str, Tensor]:
+    """The parameters that lie in a row, in the shapes of others."""
+    parts = row.split([parameter.numel() for parameter in like.values()])
+    return {name: part.view_as(like[name]) for name, part in zip(like, parts, strict=True)}
 
 
 def _some(samples: Samples, count: int, generator: torch.Generator | None) -> Samples:

@@ -18,12 +18,22 @@ from corestream.studies.run import Run
 WARM_UP = 2  # ordinary steps of a shape before one is captured: by then all state that lasts has been made
 TRIES = 2  # captures that may find the card full: of a task's steps, of a run's tests
 
+Launch = Callable[[torch.cuda.CUDAGraph, int], None]
+
+
+def launch_all(graph: torch.cuda.CUDAGraph, times: int) -> None:
+    for _ in range(times):
+        graph.replay()
+
 
 class Place:
-    """Where a lane works: its CUDA stream, a state of torch's own generator that no other lane draws from, memory for its graphs."""
+    """Where a lane works: its CUDA stream, a state of torch's own generator that no other lane draws from, memory for its graphs.
 
-    def __init__(self, stream: torch.cuda.Stream | None, seed: int) -> None:
-        self.stream = stream
+    `launch` is how a graph is launched many times, now or before the lane's next part.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream | None, seed: int, launch: Launch = launch_all) -> None:
+        self.stream, self._launch = stream, launch
         self._cpu_state = torch.Generator().manual_seed(seed).get_state()
         if self.stream is not None:
             torch.cuda.init()  # torch's own generators are there only afterwards
@@ -31,7 +41,7 @@ class Place:
             self._backend = "inductor" if can_fuse() else None
             self._pool: Any = None
             self._keeper: torch.cuda.CUDAGraph | None = None
-            self._repeated: torch.cuda.CUDAGraph | None = None
+            self._repeated: tuple[torch.cuda.CUDAGraph, Work] | None = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -96,11 +106,12 @@ class Place:
             if full:
                 self.forget_pool()  # with what the capture had taken
                 make_room()
-        for _ in range(ordinary, times):
-            work() if graph is None else graph.replay()
-        self._repeated = (
-            graph  # its launches are under way, and over before the next task's, as a lane waits for the card
-        )
+            for _ in range(ordinary, times):
+                work()
+        else:
+            # until the next task's, which finds the launches over, as a lane waits for the card; the work holds what they use
+            self._repeated = graph, work
+            self._launch(graph, times - ordinary)
 
     def is_busy(self) -> bool:
         return self.stream is not None and not self.stream.query()

@@ -114,7 +114,7 @@ class Lane:
         self.config, self.folder = config, out / config.digest()
         self._options, self._stop, self._watcher, self._pump = options, stop, watcher, pump
         self._resources = ExitStack()
-        self.stream, self._place = stream, Place(stream, config.seed)
+        self.stream, self._place = stream, Place(stream, config.seed, self._launch)
         self._run: Run | None = None
         self._driver: Driver | None = None
         self._cursor: Cursor | None = None
@@ -191,11 +191,15 @@ class Lane:
         launches = steps // captured.steps
         if launches < 1:
             return False
-        assert self.stream is not None
-        self._job = Job(captured.graph, self.stream, launches, BUNDLE // captured.steps)
-        self._pump.add(self._job)
+        self._launch(captured.graph, launches, BUNDLE // captured.steps)
         run.skip(launches * captured.steps)
         return True
+
+    def _launch(self, graph: torch.cuda.CUDAGraph, times: int, bundle: int = 1) -> None:
+        """Have a graph launched that often, while other runs have their turn."""
+        assert self.stream is not None
+        self._job = Job(graph, self.stream, times, bundle)
+        self._pump.add(self._job)
 
     def _next(self, run: Run) -> bool:
         """One step, replayed where one of its batch's size has been captured; True where the task has no more."""
@@ -260,8 +264,6 @@ class Lane:
 
     def interrupt(self) -> None:
         """Save what there is and let go. A run that cannot be saved goes on from the checkpoint before, and holds up no other."""
-        while self._is_pumped():
-            time.sleep(PAUSE)
         try:
             if self._driver is not None and self._run is not None and not self._run.finished:
                 self._save(self._run, self._driver)
@@ -272,14 +274,19 @@ class Lane:
             self._resources.close()
 
     def _save(self, run: Run, driver: Driver) -> None:
-        if self._job is not None and self._job.error is not None:
-            raise self._job.error  # steps that the run has skipped were not made
+        self._await_launches()
         with self._place.active():
             if run.is_closing:
                 while not run.close_task():
-                    pass
+                    self._await_launches()
                 driver.note_task(time.monotonic())
             driver.save()
+
+    def _await_launches(self) -> None:
+        while self._is_pumped():
+            time.sleep(PAUSE)
+        if self._job is not None and self._job.error is not None:
+            raise self._job.error  # steps that the run has skipped were not made
 
     def _ended(self, result: dict[str, object]) -> Outcome:
         accuracy = result["average_accuracy"]
