@@ -137,6 +137,9 @@ def optimizers():
     return {
         "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
         "adam": lambda p: torch.optim.Adam(p, 0.01),
+        "adam, rates as tensors": lambda p: torch.optim.Adam(
+            [{"params": [one], "lr": torch.tensor(0.01 * (1 + i))} for i, one in enumerate(p)], foreach=False
+        ),
         "adamw": lambda p: torch.optim.AdamW(p, 0.01, amsgrad=True),
         "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.5),
     }

@@ -1,6 +1,5 @@
 """The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from ..gradients import cross_entropy
 from ..gradients.calling import Inputs, LossFn, call, check_batch, check_losses, trainable, unwrap
 from ..memory import ReplayMemory
 from ..selection.scores import Scores
+from .optimizer_state import flat_state, load_flat_state
 
 
 class Step:
@@ -126,7 +126,7 @@ class Learner:
         """Everything, as one flat dict of tensors: model, optimiser, memory, counters, generators."""
         parts: dict[str, Mapping[str, Tensor]] = {
             "model": self.model.state_dict(),
-            "optimizer": _optimizer_state(self.optimizer),
+            "optimizer": flat_state(self.optimizer),
             "learner": {
                 "task": torch.tensor(self.task),
                 "concluded": torch.tensor(self._concluded),
@@ -146,7 +146,7 @@ class Learner:
             parts.setdefault(part, {})[rest] = value if part == "optimizer" else value.to(self.device)
         own = parts["learner"]
         self.model.load_state_dict(parts["model"])
-        _load_optimizer_state(self.optimizer, parts.get("optimizer", {}))
+        load_flat_state(self.optimizer, parts.get("optimizer", {}))
         self.task, self._concluded = int(own["task"]), bool(own.get("concluded", False))
         self._spoiled.copy_(own["spoiled"])
         self.generator.set_state(own["generator"].cpu())
@@ -203,28 +203,3 @@ class Learner:
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over the valid samples; what is not valid cannot spoil it."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
-
-
-def _optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    whole = optimizer.state_dict()
-    groups = json.dumps(
-        [{k: v for k, v in g.items() if k != "params"} for g in whole["param_groups"]]
-    ).encode()
-    state = {"groups": torch.frombuffer(bytearray(groups), dtype=torch.uint8)}
-    for index, values in whole["state"].items():
-        for name, value in values.items():
-            if value is not None:
-                state[f"state.{index}.{name}"] = value if isinstance(value, Tensor) else torch.tensor(value)
-    return state
-
-
-def _load_optimizer_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
-    whole = optimizer.state_dict()
-    for group, saved in zip(whole["param_groups"], json.loads(bytes(state["groups"].tolist())), strict=True):
-        group.update({k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
-    whole["state"] = {}
-    for name, value in state.items():
-        if name.startswith("state."):
-            _, index, key = name.split(".", 2)
-            whole["state"].setdefault(int(index), {})[key] = value.clone()
-    optimizer.load_state_dict(whole)
