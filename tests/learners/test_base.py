@@ -177,6 +177,18 @@ def test_a_state_can_be_written_by_safetensors(learner, batch):
     learner.load_state_dict(load(save(state)))
 
 
+def test_groups_that_share_a_rate_can_be_written_as_well(model, batch):
+    from safetensors.torch import load, save
+
+    first, *others = model.parameters()
+    groups = [{"params": [first]}, {"params": others}]
+    learner = Plain(model, torch.optim.Adam(groups, torch.tensor(0.01), foreach=False), lr_decay=0.5)
+    learner.observe(*batch())
+    learner.end_task()
+    learner.load_state_dict(load(save(learner.state_dict())))
+    assert [float(group["lr"]) for group in learner.optimizer.param_groups] == pytest.approx([0.005, 0.005])
+
+
 def test_a_mean_over_valid_losses_is_not_spoilt_by_the_others():
     losses, valid = torch.tensor([1.0, torch.nan, 3.0]), torch.tensor([True, False, True])
     assert weighted_mean(losses, valid) == 2.0

@@ -5,7 +5,7 @@ import torch
 
 from corestream import ReplayMemory
 from corestream.learners import MCSGD, MCSGDOCS, Finetune
-from corestream.learners.mode_connectivity import in_row, named, path_loss
+from corestream.learners.mode_connectivity import in_rows, named, path_loss
 from corestream.memory import Samples
 from corestream.repeating import repeating
 
@@ -38,7 +38,7 @@ def test_the_paths_loss_is_lower_than_that_of_fine_tuning(model, sgd, batch, gen
     old = Samples.of(*batch(60, seed=1))
 
     def loss(start, finish):
-        ends = in_row(start), in_row(finish)
+        ends = in_rows(start), in_rows(finish)
         return float(path_loss(model, connected.loss_fn, *ends, start, old, points=10))
 
     assert loss(first, end) < 0.8 * loss(first_plain, end_plain)
@@ -53,13 +53,17 @@ def test_the_path_loss_is_the_mean_along_the_line(model, batch):
         other.load_state_dict({name: start[name] + share for name in start})
         expected.append(torch.nn.functional.cross_entropy(other(x), y))
     loss_fn = torch.nn.CrossEntropyLoss(reduction="none")
-    found = path_loss(model, loss_fn, in_row(start), in_row(end), start, Samples.of(x, y), points=2)
+    found = path_loss(model, loss_fn, in_rows(start), in_rows(end), start, Samples.of(x, y), points=2)
     assert torch.allclose(found, torch.stack(expected).mean())
 
 
-def test_parameters_come_out_of_a_row_as_they_went_in(model):
+@pytest.mark.parametrize("mixed", [False, True])
+def test_parameters_come_out_of_their_rows_as_they_went_in(model, mixed):
     before = parameters(model)
-    after = named(in_row(before), before)
+    if mixed:
+        before = {name: p.double() if name.endswith("bias") else p for name, p in before.items()}
+    assert len(in_rows(before)) == 1 + mixed
+    after = named(in_rows(before), before)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
@@ -118,9 +122,59 @@ def test_a_task_can_end_under_no_grad(model, sgd, batch):
     assert not any(p.grad_fn for p in model.parameters())
 
 
+class Halves(torch.nn.Module):
+    """Layers of two types."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(features, 7), torch.nn.Linear(7, 3).bfloat16()
+
+    def forward(self, x):
+        return self.second(self.first(x).relu().bfloat16()).float()
+
+
+def test_a_network_may_be_of_several_types(sgd, batch):
+    model = Halves(batch(1)[0].shape[1])
+    learner = MCSGD(model, sgd(model), ReplayMemory(9, balance=None), path_steps=2)
+    for seed in (1, 2):
+        learner.observe(*batch(9, seed=seed))
+        before = parameters(model)
+        learner.end_task()
+    assert all(not torch.equal(before[name], after) for name, after in parameters(model).items())
+    assert [p.dtype for p in model.parameters()] == [torch.float32] * 2 + [torch.bfloat16] * 2
+
+
+def test_an_error_on_the_path_leaves_the_minimum_in_place(model, sgd, batch):
+    calls = []
+
+    def loss_fn(outputs, targets):
+        calls.append(0)
+        if len(calls) == fails_at:
+            raise KeyboardInterrupt
+        return torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+    fails_at = None
+    learner = MCSGD(model, sgd(model), ReplayMemory(9, balance=None), path_steps=5, loss_fn=loss_fn)
+    learner.observe(*batch(9, seed=1))
+    learner.end_task()
+    learner.observe(*batch(9, seed=2))
+    before, fails_at = parameters(model), len(calls) + 25  # in the third step
+    with pytest.raises(KeyboardInterrupt):
+        learner.end_task()
+    assert all(torch.equal(before[name], value) for name, value in parameters(model).items())
+    learner.end_task()
+    assert learner.task == 2
+
+
+class LoudInTraining(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x if self.training else x
+
+
 @pytest.fixture
 def twins(model, sgd):
-    """Three learners that are equal in everything."""
+    """Three learners that are equal in everything; their network is another one on the paths."""
+    model = torch.nn.Sequential(LoudInTraining(), model)
     one = MCSGD(
         model,
         sgd(model),

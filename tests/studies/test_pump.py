@@ -1,13 +1,22 @@
 """Launches from a thread of their own: all of them, in turn, and an error is told."""
 
+import gc
 import time
+import weakref
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from corestream.studies import captured
+from corestream.studies.config import make_config
+from corestream.studies.drive import Options
+from corestream.studies.lockstep import Lane
+from corestream.studies.pool import Watcher
 from corestream.studies.pump import Job, Pump
+from corestream.studies.stopping import StopRequest
 
 
 class Graph:
@@ -105,3 +114,44 @@ def test_leaving_ends_the_thread() -> None:
         pump.add(Job(graph, stream, 10**9))
     assert pump._thread is not None
     assert not pump._thread.is_alive()
+
+
+def a_lane(out: Path, pump: Pump) -> Lane:
+    """A run's lane; a stream it has only by name."""
+    lane = Lane(
+        make_config("rotated-digits", "mc-sgd"), out, Options(), StopRequest(), Watcher(), pump, stream=None
+    )
+    lane.stream = object()  # type: ignore[assignment]
+    return lane
+
+
+def test_what_a_lane_repeats_is_launched_before_it_goes_on_and_then_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph("launched", log))
+    with Pump() as pump:
+        lane = a_lane(tmp_path, pump)
+        lane._place._repeat(lambda: log.append("ordinary"), 40, [])
+        lane._await_launches()
+        assert log == ["ordinary"] * 2 + ["launched"] * 38
+        assert lane._place._repeated is not None
+        graph = weakref.ref(lane._place._repeated[0])
+        lane._place.forget_pool()
+        for _ in range(1000):  # the pump may be about to let go
+            gc.collect()
+            if graph() is None:
+                break
+            time.sleep(0.001)
+        assert graph() is None
+
+
+def test_a_launch_that_fails_ends_the_run_that_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph("bad", [], fails_at=3))
+    with Pump() as pump:
+        lane = a_lane(tmp_path, pump)
+        lane._place._repeat(lambda: None, 40, [])
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            lane._await_launches()

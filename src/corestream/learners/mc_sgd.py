@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from ..gradients.calling import LossFn
 from ..memory import ReplayMemory, Reservoir, Samples
-from ..selection.scores import in_mode
 from .base import Learner
 from .mode_connectivity import connect
 from .ocs import OCS
@@ -39,20 +38,19 @@ class Connected(Learner):
         candidates = self.candidates.kept()
         if self.task == 0 or candidates is None or not len(self.memory):
             return
-        with in_mode(self.model, "eval"):
-            connect(
-                self.model,
-                self.loss_fn,
-                self.parameters,
-                self._solution,
-                self.memory.samples,
-                candidates,
-                steps=self.path_steps,
-                points=self.path_points,
-                lr=self.path_lr,
-                batch=self.replay,
-                generator=self.generator,
-            )
+        connect(
+            self.model,
+            self.loss_fn,
+            self.parameters,
+            self._solution,
+            self.memory.samples,
+            candidates,
+            steps=self.path_steps,
+            points=self.path_points,
+            lr=self.path_lr,
+            batch=self.replay,
+            generator=self.generator,
+        )
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         for name, parameter in self.parameters.items():

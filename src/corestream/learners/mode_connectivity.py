@@ -8,28 +8,24 @@ from torch import Tensor, nn
 from ..gradients.calling import LossFn
 from ..memory import Samples
 from ..repeating import repeat
+from ..selection.scores import in_mode
 from .er_mir import at
 
 Parameters = Mapping[str, Tensor]
+Rows = list[Tensor]  # all parameters one after the other, those of each type and device in a row of their own
 
 
 def path_loss(
-    model: nn.Module,
-    loss_fn: LossFn,
-    start: Tensor,
-    end: Tensor,
-    like: Parameters,
-    samples: Samples,
-    points: int,
+    model: nn.Module, loss_fn: LossFn, start: Rows, end: Rows, like: Parameters, samples: Samples, points: int
 ) -> Tensor:
     """The mean loss of the samples at α = 1/points, 2/points, …, 1 of the way from `start` to `end`.
 
-    Both are all parameters in one row, as those of `like`: a point between is then three operations, whatever the network.
+    Both hold parameters like those of `like`, in rows: a point between is then three operations, whatever the network.
     """
     losses = []
     for point in range(1, points + 1):
-        between = named(start + point / points * (end - start), like)
-        losses.append(loss_fn(at(model, between, samples.inputs), samples.targets).mean())
+        between = [a + point / points * (b - a) for a, b in zip(start, end, strict=True)]
+        losses.append(loss_fn(at(model, named(between, like), samples.inputs), samples.targets).mean())
     return torch.stack(losses).mean()
 
 
@@ -53,36 +49,60 @@ def connect(
 
     w̄ = `before` is the solution for the tasks so far and `old` what is remembered of them; ŵ is what the new task has made of it,
     the model's `parameters` as they are, and `new` samples of that task. The parameters become w, step by step: nothing is left to
-    be done after the last one, which may be still to come where somebody else repeats the steps.
+    be done after the last one, which may be still to come where somebody else repeats the steps. An error leaves them at ŵ.
     """
-    solution, minimum = in_row(before), in_row(parameters)
-    found = ((solution + minimum) / 2).requires_grad_()
-    optimizer = torch.optim.SGD([found], lr=lr, momentum=momentum)
+    solution, minimum = in_rows(before), in_rows(parameters)
+    found = [((a + b) / 2).requires_grad_() for a, b in zip(solution, minimum, strict=True)]
+    optimizer = torch.optim.SGD(found, lr=lr, momentum=momentum)
 
     def step() -> None:
-        loss = path_loss(model, loss_fn, solution, found, parameters, _some(old, batch, generator), points)
-        loss = loss + path_loss(
-            model, loss_fn, minimum, found, parameters, _some(new, batch, generator), points
-        )
+        with in_mode(model, "eval"):
+            loss = path_loss(
+                model, loss_fn, solution, found, parameters, _some(old, batch, generator), points
+            )
+            loss = loss + path_loss(
+                model, loss_fn, minimum, found, parameters, _some(new, batch, generator), points
+            )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        with torch.no_grad():
-            for name, value in named(found, parameters).items():
-                parameters[name].copy_(value)
+        _assign(parameters, found)
 
-    repeat(step, steps, generator)
-
-
-def in_row(parameters: Parameters) -> Tensor:
-    """All parameters one after the other."""
-    return torch.cat([parameter.detach().flatten() for parameter in parameters.values()])
+    try:
+        repeat(step, steps, generator)
+    except BaseException:
+        _assign(parameters, minimum)
+        raise
 
 
-def named(row: Tensor, like: Parameters) -> dict[str, Tensor]:
-    """The parameters that lie in a row, in the shapes of others."""
-    parts = row.split([parameter.numel() for parameter in like.values()])
-    return {name: part.view_as(like[name]) for name, part in zip(like, parts, strict=True)}
+def in_rows(parameters: Parameters) -> Rows:
+    """All parameters in rows."""
+    return [
+        torch.cat([parameters[name].detach().flatten() for name in names]) for names in _alike(parameters)
+    ]
+
+
+def named(rows: Rows, like: Parameters) -> dict[str, Tensor]:
+    """The parameters that lie in rows, in the shapes of others."""
+    found = {}
+    for row, names in zip(rows, _alike(like), strict=True):
+        parts = row.split([like[name].numel() for name in names])
+        found.update({name: part.view(like[name].shape) for name, part in zip(names, parts, strict=True)})
+    return found
+
+
+def _alike(parameters: Parameters) -> list[list[str]]:
+    """The names of each type's and device's parameters."""
+    kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
+    for name, parameter in parameters.items():
+        kinds.setdefault((parameter.dtype, parameter.device), []).append(name)
+    return list(kinds.values())
+
+
+@torch.no_grad()
+def _assign(parameters: Parameters, rows: Rows) -> None:
+    for name, value in named(rows, parameters).items():
+        parameters[name].copy_(value)
 
 
 def _some(samples: Samples, count: int, generator: torch.Generator | None) -> Samples:

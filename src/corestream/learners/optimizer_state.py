@@ -14,7 +14,7 @@ def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         {name: value for name, value in group.items() if name != "params"} for group in whole["param_groups"]
     ]
     state = {
-        f"group.{number}.{name}": group.pop(name)
+        f"group.{number}.{name}": group.pop(name).detach().clone()  # groups may share one
         for number, group in enumerate(groups)
         for name in [name for name, value in group.items() if isinstance(value, Tensor)]
     }

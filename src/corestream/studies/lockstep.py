@@ -155,9 +155,10 @@ class Lane:
         run, driver = self._run, self._driver
         assert run is not None
         assert driver is not None
-        if self._job is not None and self._job.error is not None:
-            raise self._job.error
-        if self._replay_some(run) or self.waits_for_card():
+        if self.waits_for_card():
+            return None
+        self._end_launches()
+        if self._replay_some(run):
             return None
         with self._place.active():
             if run.finished:  # resumed from a checkpoint of its end
@@ -285,8 +286,13 @@ class Lane:
     def _await_launches(self) -> None:
         while self._is_pumped():
             time.sleep(PAUSE)
-        if self._job is not None and self._job.error is not None:
-            raise self._job.error  # steps that the run has skipped were not made
+        self._end_launches()
+
+    def _end_launches(self) -> None:
+        """What was launched has been; an error is told, for steps that the run has skipped were not made. Its graph is not held on to."""
+        job, self._job = self._job, None
+        if job is not None and job.error is not None:
+            raise job.error
 
     def _ended(self, result: dict[str, object]) -> Outcome:
         accuracy = result["average_accuracy"]

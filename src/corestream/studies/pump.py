@@ -98,5 +98,6 @@ class Pump:
                     return
                 jobs = list(self._jobs)
             launched = [job.launch() for job in jobs]  # each gets its turn
+            del jobs  # no graph is held on to while this waits
             if not any(launched):
                 time.sleep(PAUSE)
