@@ -86,10 +86,11 @@ def test_the_settings_reach_the_learner_its_optimiser_and_its_memory(model):
     assert learner.generator.initial_seed() == 5
 
 
-def test_one_sample_per_class_balances_every_method(model):
-    settings = replace(learners.settings("uniform", "rotated-mnist"), policy="per-class")
+@pytest.mark.parametrize(("capacity", "each"), [(6, 1), (11, 1), (12, 2)])
+def test_as_many_samples_of_each_class_balance_every_method(model, capacity, each):
+    settings = replace(learners.settings("uniform", "rotated-mnist"), policy="per-class", capacity=capacity)
     learner = learners.build("uniform", model, settings, stream=stream())
     for _ in range(3):
         learner.observe(torch.randn(9, 4), torch.tensor([0] * 7 + [1, 1]))
         learner.end_task()
-    assert learner.memory.targets.view(3, 2).sort(1).values.tolist() == [[0, 1]] * 3
+    assert learner.memory.targets.view(3, -1).sort(1).values.tolist() == [[0] * each + [1] * each] * 3

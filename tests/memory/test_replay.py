@@ -130,6 +130,19 @@ def test_per_class_keeps_one_sample_of_each_class(generator):
         memory.store(candidates([5, 6, 7], 2), generator=generator)
 
 
+def test_per_class_keeps_as_many_of_each_class_as_all_classes_leave_room_for(generator):
+    memory = ReplayMemory(17, policy="per-class", classes=5)
+    memory.store(candidates([0] * 30 + [1] + [2] * 9), generator=generator)
+    assert torch.bincount(memory.targets).tolist() == [
+        4,
+        1,
+        4,
+    ]  # what class 1 has not got is left to the others
+    memory.store(candidates([3] * 9 + [4] * 9, 1), generator=generator)
+    assert torch.bincount(memory.targets).tolist() == [4, 1, 4, 3, 3]
+    assert len(memory) <= 17
+
+
 def test_a_reservoir_takes_samples_as_they_come(generator):
     memory = ReplayMemory(5, policy="reservoir")
     assert len(memory) == 0
@@ -374,6 +387,11 @@ def test_what_is_kept_may_be_replaced_within_the_capacity():
         (
             {"capacity": 5, "policy": "fixed", "tasks": 6},
             "tasks must be between 1 and the capacity of 5, got 6",
+        ),
+        ({"capacity": 5, "classes": 3}, "classes.*goes with policy='per-class'"),
+        (
+            {"capacity": 5, "policy": "per-class", "classes": 6},
+            "classes must be between 1 and the capacity of 5, got 6",
         ),
     ],
 )

@@ -49,8 +49,13 @@ def test_rows_that_share_a_run_make_it_once() -> None:
 
 def test_larger_memories_are_multiples_of_the_benchmarks_own() -> None:
     plan = make_plan(study("figure5").on("rotated-mnist"), seeds=[0])
-    sizes = [plan.configs[f"ocs J×{n}", "rotated-mnist"][0].settings["capacity"] for n in (1, 2, 10)]
-    assert sizes == [200, 400, 2000]
+    settings = [plan.configs[f"ocs J×{n}", "rotated-mnist"][0].settings for n in (1, 2, 10)]
+    assert [one["capacity"] for one in settings] == [200, 400, 2000]
+    assert [one["candidates"] for one in settings] == [
+        1000,
+        1000,
+        2000,
+    ]  # enough to fill it from the first task
 
 
 def test_time_is_told_relative_to_ocs() -> None:

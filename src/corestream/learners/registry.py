@@ -126,14 +126,22 @@ def _memory(method: Method, settings: Settings, stream: StreamClasses) -> Replay
     policy: str = getattr(settings, "policy", "quota")
     _check_capacity(capacity, policy, stream)
     tasks = stream.num_tasks if policy == "fixed" else None
-    # one sample per class is a balance by class, whatever the method does elsewhere
-    balance = "class" if policy == "per-class" else method.balance
+    # as many of each class are a balance by class, whatever the method does elsewhere
+    balance, classes = method.balance, None
+    if policy == "per-class":
+        balance, classes = "class", sum(_class_counts(stream))
     replay_from: str = getattr(settings, "replay_from", "memory")
-    return ReplayMemory(capacity, policy=policy, balance=balance, tasks=tasks, replay_from=replay_from)
+    return ReplayMemory(
+        capacity, policy=policy, balance=balance, tasks=tasks, classes=classes, replay_from=replay_from
+    )
+
+
+def _class_counts(stream: StreamClasses) -> list[int]:
+    return [len(stream.classes_of(task)) for task in range(stream.num_tasks)]
 
 
 def _check_capacity(capacity: int, policy: str, stream: StreamClasses) -> None:
-    classes = [len(stream.classes_of(task)) for task in range(stream.num_tasks)]
+    classes = _class_counts(stream)
     needed, why = max(classes), f"a task has {max(classes)} classes"
     if policy == "per-class":
         needed, why = sum(classes), f"the tasks have {sum(classes)} classes together"

@@ -85,7 +85,7 @@ class MemorySettings(Settings):
 class SharedMemorySettings(MemorySettings):
     """A task's share of the memory, taken from `candidates` of its samples.
 
-    `policy` says how large it is: "quota" is J/t after t tasks, "fixed" J/T, "per-class" one sample of each class.
+    `policy` says how large it is: "quota" is J/t after t tasks, "fixed" J/T, "per-class" J/C of each of C classes.
     """
 
     policy: Literal["quota", "fixed", "per-class"] = "quota"

@@ -16,7 +16,8 @@ class ReplayMemory:
 
     - "quota": J/t samples of each of the t tasks so far; older tasks shrink as new ones come.
     - "fixed": J/T samples a task, T given by `tasks`.
-    - "per-class": one sample of each of a task's classes.
+    - "per-class": J/C samples of each of a task's classes, C, the classes of all tasks, given by `classes`; otherwise one. A class that
+      has fewer leaves its share to others of its task.
     - "reservoir": a uniform sample of all that passed; `add` it as it comes.
 
     With `replay_from="task"` what is drawn at once comes from one task, any of them by chance: a network that normalises by its batch
@@ -33,6 +34,7 @@ class ReplayMemory:
         policy: str = "quota",
         balance: Balance = "class",
         tasks: int | None = None,
+        classes: int | None = None,
         replay_from: str = "memory",
     ) -> None:
         if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
@@ -45,6 +47,12 @@ class ReplayMemory:
             raise ValueError("tasks, the number of tasks T, goes with policy='fixed' and with no other")
         if tasks is not None and not 1 <= tasks <= capacity:
             raise ValueError(f"tasks must be between 1 and the capacity of {capacity}, got {tasks}")
+        if classes is not None and policy != "per-class":
+            raise ValueError(
+                "classes, the number of classes C, goes with policy='per-class' and with no other"
+            )
+        if classes is not None and not 1 <= classes <= capacity:
+            raise ValueError(f"classes must be between 1 and the capacity of {capacity}, got {classes}")
         if replay_from not in ("memory", "task"):
             raise ValueError(f"replay_from must be 'memory' or 'task', got {replay_from!r}")
         if replay_from == "task" and policy == "reservoir":
@@ -52,6 +60,7 @@ class ReplayMemory:
                 "replay_from='task' is for memories with a share for each task, not for a reservoir"
             )
         self.capacity, self.policy, self.balance, self.tasks_expected = capacity, policy, balance, tasks
+        self._of_each_class = 1 if classes is None else capacity // classes
         self.replay_from = replay_from
         self._kept: Samples | None = None
         self._smallest_share = 0  # samples of the task that has the fewest
@@ -188,7 +197,7 @@ class ReplayMemory:
 
     def _quota(self, candidates: Samples, tasks: int) -> int:
         if self.policy == "per-class":
-            return len(torch.unique(groups(candidates.targets, self.balance)))
+            return self._of_each_class * len(torch.unique(groups(candidates.targets, self.balance)))
         quota = self.capacity // (self.tasks_expected or tasks)
         if quota < 1:
             raise ValueError(

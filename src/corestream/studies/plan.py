@@ -89,7 +89,10 @@ def _configure(row: Row, condition: Condition, **choices: Any) -> RunConfig:
     plain = config(row.settings)
     if row.times_capacity == 1:
         return plain
-    return config({**row.settings, "capacity": row.times_capacity * plain.settings["capacity"]})
+    larger = {"capacity": row.times_capacity * plain.settings["capacity"]}
+    if "candidates" in plain.settings:  # a task's share is taken from them: there must be enough
+        larger["candidates"] = max(plain.settings["candidates"], larger["capacity"])
+    return config({**row.settings, **larger})
 
 
 def _under(result: Result, config: RunConfig) -> Result:
