@@ -84,7 +84,6 @@ OCS_SCHEDULE: dict[str, Values] = {
 ON_OCS_SCHEDULE = ("ocs", "input-ocs", "feat-ocs", "uniform+ocs", "mc-sgd+ocs")
 
 PLAIN: Values = {"lr": 0.01, "lr_decay": 1.0, "dropout": 0.0}
-CONNECTED: Values = {"lr": 0.02, "lr_decay": 0.8}
 
 # Where a method has a schedule of its own.
 OWN: dict[str, dict[str, Values]] = {
@@ -106,8 +105,8 @@ OWN: dict[str, dict[str, Values]] = {
     },
     "a-gem": {"rotated-mnist": PLAIN, "permuted-mnist": PLAIN, "split-tinyimagenet": {"lr": 0.03}},
     "er-reservoir": {"rotated-mnist": PLAIN, "permuted-mnist": {**PLAIN, "lr": 0.03}},
-    "mc-sgd": {"rotated-mnist": CONNECTED, "split-cifar100": {"lr": 0.05}},
-    "mc-sgd+ocs": {"rotated-mnist": CONNECTED, "split-cifar100": {"lr": 0.05}},
+    "mc-sgd": {"rotated-mnist": {"lr": 0.05, "lr_decay": 0.8}, "split-cifar100": {"lr": 0.05}},
+    "mc-sgd+ocs": {"rotated-mnist": {"lr": 0.02, "lr_decay": 0.8}, "split-cifar100": {"lr": 0.05}},
 }
 # λ over {0.001, 0.005, 0.01, 0.1, 1, 5, 10}: the best accuracy after five tasks with seed 100, averaged over the balanced and the
 # imbalanced stream.
