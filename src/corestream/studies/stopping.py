@@ -2,10 +2,15 @@
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
 from corestream.errors import RunError
+
+
+# `timeout` and job schedulers tell a process and then its group, which it is in: that is one request
+TOLD_TWICE_SECONDS = 0.2
 
 
 class Interrupted(RunError):
@@ -42,6 +47,9 @@ class StopRequest:
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
         self.request(signum)
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+        time.sleep(TOLD_TWICE_SECONDS)
         self._restore()
 
     def _restore(self) -> None:
