@@ -8,7 +8,6 @@ from typing import Any
 
 from corestream.errors import RunError
 
-
 # `timeout` and job schedulers tell a process and then its group, which it is in: that is one request
 TOLD_TWICE_SECONDS = 0.2
 
