@@ -9,6 +9,7 @@ from corestream.cli import app
 from corestream.cli.paper import ABOUT
 from corestream.errors import ConfigError
 from corestream.studies.catalogue import STUDIES
+from corestream.studies.design import Condition, Study, row_named
 from corestream.studies.results import read_results
 
 LITTLE = [
@@ -78,6 +79,47 @@ def test_json_names_every_cell_and_results_are_kept_and_reused(tmp_path: Path) -
         next(cell for cell in first["cells"] if cell["condition"].endswith("0.6"))["accuracy"]["mean"]
     )
     assert noisy[0]["folders"] == []  # it came from the kept results, not from a run
+
+
+DIGITS = Condition("rotated-digits", noise=0.6)
+TWO = {
+    "table2": Study("table2", "A table", (row_named("finetune"), row_named("uniform")), (DIGITS,)),
+    "figure7": Study("figure7", "A figure", (row_named("uniform"),), (DIGITS,), kind="kept pictures"),
+}
+
+
+def test_all_is_made_from_one_set_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corestream.cli.paper.STUDIES", TWO)
+    kept = tmp_path / "results"
+    arguments = ["paper", "all", *LITTLE, "--out", str(tmp_path), "--results", str(kept)]
+    tables = json.loads(corestream(*arguments, "--json"))
+    assert [table["name"] for table in tables] == ["table2", "figure7"]
+    assert all(cell["runs"] == 1 for table in tables for cell in table["cells"])
+    runs = [path.parent for path in tmp_path.glob("*/config.json")]
+    assert len(runs) == len(read_results(kept)) == 2  # both show uniform's
+    assert (tmp_path / "paper" / "figure7.png").exists()
+    text = corestream(*arguments)
+    assert "A table" in text
+    assert "A figure" in text
+
+
+def test_pictures_are_made_where_only_small_results_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corestream.cli.paper.STUDIES", TWO)
+    kept = ["--results", str(tmp_path / "results")]
+    corestream("paper", "table2", *LITTLE, "--out", str(tmp_path / "a"), *kept)
+    figure = json.loads(
+        corestream("paper", "figure7", *LITTLE, "--out", str(tmp_path / "b"), *kept, "--json")
+    )
+    assert all(cell["folders"] for cell in figure["cells"])  # the memory's pictures lie there
+
+
+def test_all_on_a_benchmark_of_none_is_answered(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'rotated-digits'.*known are"):
+        corestream("paper", "all", *LITTLE, "--out", str(tmp_path))
+    with pytest.raises(ConfigError, match="--methods: each table"):
+        corestream("paper", "all", "--methods", "ocs", "--out", str(tmp_path))
 
 
 def test_the_ledger_needs_a_folder_of_results(tmp_path: Path) -> None:

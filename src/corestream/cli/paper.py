@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 
 from corestream.cli import options as opt
-from corestream.cli.making import make_missing, show
+from corestream.cli.making import make_missing, plain, show
 from corestream.errors import ConfigError
 from corestream.studies.catalogue import STUDIES
-from corestream.studies.config import canonical_benchmark, check_method
+from corestream.studies.config import RunConfig, canonical_benchmark, check_method
 from corestream.studies.design import Study
 from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
@@ -26,6 +26,7 @@ from corestream.studies.picture_sets import DIGITS
 from corestream.studies.plan import Plan, identity, make_plan
 from corestream.studies.results import Result, read_results, write_result
 from corestream.studies.settings_table import settings_grid, settings_records
+from corestream.studies.tables import Table
 
 if TYPE_CHECKING:
     from corestream.studies.measured import Source
@@ -54,11 +55,12 @@ ABOUT = {
     "figure7": "kept pictures",
     "figure8": "t-SNE",
     "minibatch-distance": "gradients of batches and of the whole dataset",
+    "all": "all that is made from runs, of which each is made once",
     "ledger": "RESULTS.md from kept results",
 }
 HELP = "; ".join(f"{name} ({words})" if words else name for name, words in ABOUT.items()) + "."
 SEEDS = 5
-PICTURES = ("kept pictures", "t-SNE")  # show one run's memory
+PICTURES = ("kept pictures", "t-SNE")  # show one run's memory, which no small JSON file has
 
 
 def paper(
@@ -103,11 +105,17 @@ def paper(
         source = Source(benchmark, resolve_device(device or "auto"), data_dir, offline)
         _measured(name, source, seeds or SEEDS, folder, as_json)
     else:
-        study = _narrowed(STUDIES[name], benchmark, methods)
-        count = seeds or (1 if study.kind in PICTURES else SEEDS)
-        plan = make_plan(study, range(count), device=resolve_device(device or "auto"), tasks=tasks)
-        made = _results(plan, out, results, jobs, Options(data_dir, offline))
-        _show(plan, made, folder, data_dir, offline, as_json)
+        studies = _all_on(benchmark) if name == "all" else [_narrowed(STUDIES[name], benchmark, methods)]
+        plans = [_plan(study, seeds, tasks, resolve_device(device or "auto")) for study in studies]
+        made = _results(plans, out, results, jobs, Options(data_dir, offline))
+        written = [_written(plan, made, folder, data_dir, offline) for plan in plans]
+        if as_json and name == "all":
+            typer.echo(json.dumps([plain(table, files) for table, files in written]))
+        else:
+            for table, files in written:
+                show(table, files, as_json=as_json)
+        if not all(table.whole for table, _ in written):
+            raise typer.Exit(1)
 
 
 def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
@@ -116,6 +124,7 @@ def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
     by_name: dict[str, tuple[str, ...]] = {
         **dict.fromkeys(own_seeds, ("benchmark", "methods", "tasks", "jobs", "results")),
         "hyperparameters": (),
+        "all": ("benchmark", "seeds", "tasks", "jobs", "results"),
         "ledger": ("seeds", "results"),
         "figure3": ("benchmark",),
         "minibatch-distance": ("benchmark", "seeds"),
@@ -128,6 +137,8 @@ def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
 
 def _why_idle(name: str) -> str:
     seeds = STUDIES[name].seeds if name in STUDIES else None
+    if name == "all":
+        return "each table and figure has its own rows"
     if not seeds:
         return "it is not made from runs of a study"
     return f"its seed{'s are' if len(seeds) > 1 else ' is'} {', '.join(map(str, seeds))}"
@@ -146,12 +157,35 @@ def _narrowed(study: Study, benchmark: str | None, methods: str | None) -> Study
     return study
 
 
-def _results(plan: Plan, out: Path, kept_in: Path | None, jobs: int | None, options: Options) -> list[Result]:
+def _all_on(benchmark: str | None) -> list[Study]:
+    """Every study, or those that have the benchmark; a study of others is not moved to it."""
+    if benchmark is None:
+        return list(STUDIES.values())
+    known = {condition.benchmark for study in STUDIES.values() for condition in study.conditions}
+    check_name("benchmark of the paper", name := canonical_benchmark(benchmark), sorted(known))
+    return [
+        study.on(name) for study in STUDIES.values() if any(c.benchmark == name for c in study.conditions)
+    ]
+
+
+def _plan(study: Study, seeds: int | None, tasks: int | None, device: str) -> Plan:
+    count = seeds or (1 if study.kind in PICTURES else SEEDS)
+    return make_plan(study, range(count), device=device, tasks=tasks)
+
+
+def _results(
+    plans: Sequence[Plan], out: Path, kept_in: Path | None, jobs: int | None, options: Options
+) -> list[Result]:
     """What is kept already, and the missing runs made now; these are kept as well where a folder is named."""
     kept = read_results(kept_in) if kept_in is not None and kept_in.is_dir() else []
     known = {(identity(result.config), result.seed) for result in kept}
-    missing = [c for c in plan.all_configs() if (identity(c.to_dict()), c.seed) not in known]
-    made = make_missing(missing, out, jobs=jobs, options=options)
+    missing: dict[tuple[bytes, int], RunConfig] = {}  # one for settings that two protocols share
+    for plan in plans:
+        for config in plan.all_configs():
+            key = identity(config.to_dict()), config.seed
+            if plan.study.kind in PICTURES or key not in known:
+                missing.setdefault(key, config)
+    made = make_missing(list(missing.values()), out, jobs=jobs, options=options)
     if kept_in is not None:
         for result in made:
             if result.status != "failed":
@@ -159,14 +193,10 @@ def _results(plan: Plan, out: Path, kept_in: Path | None, jobs: int | None, opti
     return [*kept, *made]
 
 
-def _show(
-    plan: Plan,
-    results: Sequence[Result],
-    folder: Path,
-    data_dir: Path | None,
-    offline: bool,
-    as_json: bool,
-) -> None:
+def _written(
+    plan: Plan, results: Sequence[Result], folder: Path, data_dir: Path | None, offline: bool
+) -> tuple[Table, list[Path]]:
+    """A study's table, and its files with those of its figure."""
     table = plan.table(results)
     files = write_table(table, folder)
     if plan.study.is_figure and any(cell.done for cell in table.cells.values()):
@@ -175,9 +205,7 @@ def _show(
 
         figure = illustrate(plan.study.kind, table, data_dir=data_dir, offline=offline)
         files += save(figure, folder, table.name, note_on(table))
-    show(table, files, as_json=as_json)
-    if not table.whole:
-        raise typer.Exit(1)
+    return table, files
 
 
 def _hyperparameters(folder: Path, as_json: bool) -> None:
