@@ -25,12 +25,16 @@ from .calling import (
 )
 from .general import Spoiled, general_rows
 from .graph import Graph
+from .identity import identity
 from .layout import Fingerprint, Layout, Pattern, candidates, pattern, probe_weights
 from .per_sample import PerSampleGradients, compute_dtype
 from .recorder import Call, Recorder
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
+KNOWN_LAYOUTS = (
+    64  # of a model, each for a loss and shapes; a loss that is another one at every step fills no memory
+)
 
 Prints = dict[Layout, Fingerprint]
 
@@ -123,7 +127,7 @@ def _pass(
         if not losses.requires_grad:
             return PerSampleGradients(losses.detach().to(dtype), outputs, [], wanted, max_bytes)
         calls, recorder.calls = recorder.calls, []  # a checkpoint's second forward tells nothing new
-        state = (_identity(loss_fn), *recorder.modes)
+        state = (identity(loss_fn), *recorder.modes)
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
         blocks = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
     return PerSampleGradients(
@@ -218,18 +222,16 @@ def _probe(
         shown = all(print_.any() for print_ in before.values()) and len(before) == len(open_ones)
         sure = sure and shown and (len(fitting) < 2 or count == 1)
     if sure:
-        _LAYOUTS[model][key] = tuple(layouts)
+        known = _LAYOUTS[model]
+        known[key] = tuple(layouts)
+        if len(known) > KNOWN_LAYOUTS:
+            del known[next(iter(known))]
     return tuple(layouts)
 
 
 def _ordinary(x: Any) -> Any:
     """A tensor made under inference_mode cannot be part of a backward pass; its copy can."""
     return x.clone() if isinstance(x, Tensor) and x.is_inference() else x
-
-
-def _identity(loss_fn: LossFn | None) -> Any:
-    """What tells one loss from another: its code, so that a lambda written in a loop stays the same one."""
-    return getattr(loss_fn, "__code__", type(loss_fn))
 
 
 def _seen(

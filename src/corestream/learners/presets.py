@@ -70,7 +70,7 @@ IMBALANCED: dict[str, Values] = {
     "split-cifar100": {"lr_decay": 0.875, "lam": 0.01, "tau": 10.0},
     "multi-datasets": {"lam": 0.1},
 }
-CLASS_INCREMENTAL: dict[str, Values] = {"split-cifar100": {"capacity": 1000}}
+CLASS_INCREMENTAL: dict[str, Values] = {"split-cifar100": {"capacity": 1000, "candidates": 1000}}
 
 # OCS scores batches of |B| and sweeps |B|/κ times, so that it makes as many updates as the others.
 OCS_SCHEDULE: dict[str, Values] = {

@@ -16,7 +16,7 @@ from corestream.studies.files import canonical, parse_json, sha256
 from corestream.studies.names import check_name
 from corestream.studies.values import convert
 
-FORMAT = 1  # enters the digest: raised when the same configuration no longer gives the same run
+FORMAT = 2  # enters the digest: raised when the same configuration no longer gives the same run
 RECORDS = ("picks", "scores")
 SCENARIOS = ("domain", "task", "class")
 SMALL_PICTURES = 16  # pixels a side; below, a folder's network is the MLP
@@ -103,7 +103,7 @@ def make_config(
     # a default said aloud is no other run
     scenario, options = known.checked_scenario(config.scenario), known.checked_options(config.options)
     config = dataclasses.replace(config, scenario=scenario, options=options)
-    settings = _fitting_network(default_settings(config), config, dict(overrides or {}))
+    settings = _fitting(default_settings(config), config, dict(overrides or {}))
     return dataclasses.replace(config, settings=dataclasses.asdict(settings))
 
 
@@ -112,14 +112,19 @@ def description(benchmark: str) -> Benchmark:
     return streams.FOLDER if benchmark.startswith(FOLDER) else streams.BENCHMARKS[benchmark]
 
 
-def _fitting_network(settings: Any, config: RunConfig, overrides: dict[str, Any]) -> Any:
-    """The settings with their overrides; a network other than the benchmark's own comes in its own usual width."""
+def _fitting(settings: Any, config: RunConfig, overrides: dict[str, Any]) -> Any:
+    """The settings with their overrides, and what those bring with them where it is not said: a network its usual width, a large
+    memory as many candidates, from which it takes a task's share."""
     if config.benchmark.startswith(FOLDER) and config.options["image_size"] < SMALL_PICTURES:
         overrides.setdefault("network", "mlp")
     chosen = override(settings, overrides, f"method {config.method!r}")
-    if chosen.network != settings.network and "width" not in overrides:
-        return dataclasses.replace(chosen, width=WIDTHS[chosen.network])
-    return chosen
+    brought = {}
+    if chosen.network != settings.network:
+        brought["width"] = WIDTHS[chosen.network]
+    if hasattr(chosen, "candidates") and hasattr(chosen, "capacity"):
+        brought["candidates"] = max(chosen.candidates, chosen.capacity)
+    said = {name.replace("-", "_") for name in overrides}
+    return dataclasses.replace(chosen, **{name: value for name, value in brought.items() if name not in said})
 
 
 def default_settings(config: RunConfig) -> Any:

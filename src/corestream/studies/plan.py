@@ -89,10 +89,7 @@ def _configure(row: Row, condition: Condition, **choices: Any) -> RunConfig:
     plain = config(row.settings)
     if row.times_capacity == 1:
         return plain
-    larger = {"capacity": row.times_capacity * plain.settings["capacity"]}
-    if "candidates" in plain.settings:  # a task's share is taken from them: there must be enough
-        larger["candidates"] = max(plain.settings["candidates"], larger["capacity"])
-    return config({**row.settings, **larger})
+    return config({**row.settings, "capacity": row.times_capacity * plain.settings["capacity"]})
 
 
 def _under(result: Result, config: RunConfig) -> Result:
