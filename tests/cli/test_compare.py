@@ -52,10 +52,28 @@ def test_a_hyperparameter_goes_to_the_methods_that_have_it(compare, tmp_path):
         (["rotated-mnits"], "did you mean 'rotated-mnist'"),
         (["rotated-digits", "--seeds", "0"], "--seeds"),
         ([], "no benchmark is given"),
+        (["rotated-digits", "--methods", " , "], "names nothing"),
     ],
 )
 def test_a_wrong_name_or_value_is_status_2(compare, arguments, message):
     answer = compare(*arguments)
+    assert answer.status == 2
+    assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            'methods = ["uniform"]\n[settings.icarl]\nlam = 1.0\n',
+            "icarl is none of the methods compared, uniform",
+        ),
+        ("methods = []\n", "methods is empty"),
+    ],
+)
+def test_a_file_that_asks_for_nothing_is_refused(compare, tmp_path, content, message):
+    (tmp_path / "mine.toml").write_text('benchmark = "rotated-digits"\n' + content)
+    answer = compare("--config", tmp_path / "mine.toml")
     assert answer.status == 2
     assert message in answer.err
 

@@ -2,6 +2,8 @@ import json
 
 from corestream import learners, streams
 from corestream.cli.paper import ABOUT
+from corestream.cli.progress import title
+from corestream.studies.config import make_config
 
 
 def test_every_method_has_a_line(cli):
@@ -43,7 +45,16 @@ def test_runs_are_listed_with_what_they_found(cli, tmp_path):
     (found,) = json.loads(cli("list", "runs", "--out", tmp_path, "--json").out)
     assert found["status"] == "done"
     assert found["config"]["method"] == "finetune"
-    assert "finetune (sweeps 1) on rotated-digits" in cli("list", "runs", "--out", tmp_path).out
+    assert "finetune (sweeps 1) on rotated-digits first 1 task" in cli("list", "runs", "--out", tmp_path).out
+
+
+def test_a_run_is_told_from_others_by_its_stream():
+    config = make_config(
+        "rotated-digits", "uniform", tasks=2, noise=0.4, options={"angles": "random"}, scenario="domain"
+    )
+    assert title(config) == "uniform on rotated-digits first 2 tasks angles random noise 0.4 seed 0"
+    config = make_config("split-cifar100", "uniform", scenario="class")
+    assert title(config) == "uniform on split-cifar100 class scenario seed 0"
 
 
 def test_a_wrong_method_is_answered_with_the_nearest(cli):

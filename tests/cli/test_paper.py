@@ -164,6 +164,8 @@ def test_a_wrong_method_or_benchmark_is_answered_before_anything_runs(tmp_path: 
     for arguments in (["--methods", "osc"], ["--benchmark", "rotated-minst"]):
         with pytest.raises(ConfigError, match=r"did you mean '(ocs|rotated-mnist)'"):
             corestream("paper", "table1", *arguments, "--out", str(tmp_path))
+    with pytest.raises(ConfigError, match="names nothing"):
+        corestream("paper", "table1", "--methods", "", "--out", str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -244,6 +244,18 @@ def test_a_remembered_sample_that_is_not_finite_does_no_harm(ocs, draw, filled):
     assert all(torch.isfinite(parameter).all() for parameter in learner.model.parameters())
 
 
+def test_in_two_passes_a_remembered_sample_that_is_not_finite_is_an_error_that_leaves_the_model_alone(
+    ocs, draw, filled, model
+):
+    memory = filled()
+    memory.samples.inputs[:5] = torch.nan
+    learner = ocs(memory, replay=9, single_pass=False)
+    with pytest.raises(NonFiniteError):
+        learner.observe(*draw())
+    for a, b in zip(learner.model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("single_pass", [True, False])
 def test_nothing_finite_is_an_error_that_leaves_the_model_alone(ocs, draw, model, single_pass):
     x, y = draw(4)

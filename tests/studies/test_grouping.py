@@ -35,8 +35,32 @@ def test_the_papers_number_stands_beside_its_condition() -> None:
 
 def test_another_setting_gets_a_row_that_names_it_and_no_number_of_the_paper() -> None:
     table = table_of([run("ocs", 0, settings={"tau": 1.0}), run("ocs", 0, settings={"tau": 1000.0})])
-    assert set(table.rows) == {"ocs (tau=1.0)", "ocs (tau=1000.0)"}
+    assert set(table.rows) == {"ocs (tau 1)", "ocs"}
+    assert not table.cells["ocs (tau 1)", "rotated-mnist"].paper
+    assert table.cells["ocs", "rotated-mnist"].paper["accuracy"].mean == 82.5
+
+
+@pytest.mark.parametrize("settings", [{"capacity": 5000}, {"adapt": True}, {"lr": 0.05, "sweeps": 10}])
+def test_settings_of_ones_own_have_no_number_of_the_paper_even_where_they_are_alone(settings) -> None:
+    table = table_of([run("uniform", 0, settings=settings)])
     assert not table.has_paper_numbers
+    assert table.rows != ("uniform",)
+
+
+def test_a_row_means_the_same_under_every_condition() -> None:
+    table = table_of([run("ocs", 0), run("ocs", 0, noise=0.6, settings={"tau": 1.0, "sweeps": 1})])
+    assert table.rows == ("ocs", "ocs (sweeps 1, tau 1)")
+    assert ("ocs", "rotated-mnist --noise 0.6") not in table.cells
+
+
+def test_what_is_cut_short_is_no_whole_run() -> None:
+    table = table_of([run("ocs", 0), run("ocs", 0, tasks=2)])
+    assert set(table.rows) == {"ocs (tasks None)", "ocs (tasks 2)"}
+
+
+def test_settings_of_an_unknown_method_are_named_where_they_part_rows() -> None:
+    table = table_of([run("mine", 0, settings={"a": 1, "b": 2}), run("mine", 0, settings={"a": 1, "b": 3})])
+    assert set(table.rows) == {"mine (b 2)", "mine (b 3)"}
 
 
 def test_another_protocol_is_named_after_the_method() -> None:

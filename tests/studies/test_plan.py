@@ -4,7 +4,7 @@ import pytest
 
 from corestream.errors import ConfigError
 from corestream.studies.catalogue import STUDIES, study
-from corestream.studies.config import RunConfig
+from corestream.studies.config import RunConfig, make_config
 from corestream.studies.plan import make_plan
 from corestream.studies.results import Result
 
@@ -65,6 +65,29 @@ def test_time_is_told_relative_to_ocs() -> None:
     table = plan.table(results)
     assert table.cells["gss", "rotated-mnist"].measured["ratio"].mean == pytest.approx(3.9)
     assert "ratio" not in table.cells["bilevel", "rotated-mnist"].measured
+
+
+def test_times_of_two_devices_are_not_mixed() -> None:
+    plan = make_plan(study("table5"), seeds=range(2))
+    runs = {row: list(plan.configs[row, "rotated-mnist"]) for row in ("ocs", "gss", "bilevel")}
+    made = [replace(result(config, seconds=100), device="a card") for config in runs["ocs"]]
+    made += [replace(result(runs["gss"][0], seconds=300), device="a card")]
+    made += [replace(result(runs["gss"][1], seconds=5000), device="cpu")]
+    made += [replace(result(config, seconds=9000), device="cpu") for config in runs["bilevel"]]
+    cells = plan.table(made).cells
+    assert cells["gss", "rotated-mnist"].measured["ratio"].mean == pytest.approx(3)
+    assert cells["gss", "rotated-mnist"].measured["hours"].mean == pytest.approx(300 / 3600)
+    assert not {"hours", "ratio"} & set(cells["bilevel", "rotated-mnist"].measured)
+    assert cells["ocs", "rotated-mnist"].verdict("hours") == ""  # another machine than the paper's
+
+
+def test_a_larger_memory_brings_as_many_candidates_unless_they_are_said() -> None:
+    assert make_config("split-cifar100", "ocs", overrides={"capacity": 400}).settings["candidates"] == 400
+    assert make_config("split-cifar100", "ocs", overrides={"capacity": 100}).settings["candidates"] == 250
+    said = {"capacity": 400, "candidates": 30}
+    assert make_config("split-cifar100", "ocs", overrides=said).settings["candidates"] == 30
+    (config,) = make_plan(study("class-incremental"), [0]).configs["icarl", "split-cifar100 --scenario class"]
+    assert (config.settings["capacity"], config.settings["candidates"]) == (1000, 1000)
 
 
 def test_partial_gradients_tell_their_share() -> None:

@@ -78,6 +78,11 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
     names = [check_method(name) for name in choices.pop("methods", METHODS)]
     seeds, tables = choices.pop("seeds", SEEDS), choices.pop("settings")
     own = {check_method(name): table for name, table in tables.items() if isinstance(table, dict)}
+    if not names:
+        raise ConfigError("methods is empty; name at least one")
+    for name in own:
+        if name not in names:
+            raise ConfigError(f"settings.{name}: {name} is none of the methods compared, {', '.join(names)}")
     shared = {name: value for name, value in tables.items() if name not in own} | extra
     plain = {name: make_config(choices["benchmark"], name) for name in names}
     fields = {name: {*config.settings, *config.options} for name, config in plain.items()}

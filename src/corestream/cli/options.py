@@ -113,4 +113,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def split_names(text: str | None) -> tuple[str, ...] | None:
     """`a,b,c` as names; None where the option was not given."""
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise ConfigError(f"{text!r} names nothing; give names with commas between them, or leave the option out")
+    return names

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from corestream.studies.commands import own_words
+from corestream.studies.commands import own_words, unusual_choices
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Progress
 from corestream.studies.pool import Outcome, Watcher
@@ -85,7 +85,11 @@ def title(config: RunConfig) -> str:
 
 
 def stream_title(config: RunConfig) -> str:
+    scenario, options = unusual_choices(config.to_dict())
     parts = [config.benchmark]
+    parts += [f"{scenario} scenario"] if scenario else []
+    parts += [f"first {config.tasks} task{'s' if config.tasks > 1 else ''}"] if config.tasks else []
+    parts += [f"{name.replace('_', ' ')} {value}" for name, value in options.items()]
     parts += ["imbalanced"] if config.imbalanced else []
     parts += [f"noise {config.noise:g}"] if config.noise else []
     parts += [f"label noise {config.label_noise:g}"] if config.label_noise else []

@@ -175,17 +175,27 @@ class OCS(Learner):
             )
         scores, picked = self._pick(gradient_criteria(grads, others), inputs, grads)
         del grads, others
-        rows = picked.where(
-            picked >= 0, picked[0]
-        )  # the best sample stands in, with no weight, for those that are missing
+        return Step(self, self._train_on(picked, inputs, targets, reference, replayed), picked, scores)
+
+    def _train_on(
+        self,
+        picked: Tensor,
+        inputs: Inputs,
+        targets: Tensor,
+        reference: Samples | None,
+        replayed: Samples | Tensor | None,
+    ) -> Tensor:
+        """One step down the mean loss of the picked + λ · that of the replay batch (Eq. 9)."""
+        # the best sample stands in, with no weight, for those that are missing
+        rows = picked.where(picked >= 0, picked[0])
         losses = self._losses(map_inputs(lambda column: column[rows], inputs), targets[rows])
         loss = weighted_mean(losses, picked >= 0)
-        if replayed is not None:
-            assert reference is not None
+        if replayed is not None and reference is not None:
             again = replayed if isinstance(replayed, Samples) else reference[replayed]
             loss = loss + self.lam * self._losses(again.inputs, again.targets).mean()
+        self._spoil(~loss.detach().isfinite())
         self._descend(loss)
-        return Step(self, loss, picked, scores)
+        return loss
 
     @property
     def _wanted(self) -> dict[str, Tensor]:

@@ -9,10 +9,10 @@ from ..selection.criteria import vector_criteria
 from ..selection.scores import in_mode, top, weigh
 from .base import Step
 from .features import features, raw_inputs
-from .uniform_ocs import SeparateOCS
+from .ocs import OCS
 
 
-class InputOCS(SeparateOCS):
+class InputOCS(OCS):
     """S, V and A are cosines of the inputs themselves."""
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:

@@ -1,12 +1,16 @@
-"""A table out of any results: equal configurations share a cell, different ones get rows of their own."""
+"""A table out of any results: equal configurations share a cell, different ones get rows of their own.
+
+A row is named after its method and the settings that are not the method's own, so that it means the same under every condition.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corestream import learners
+from corestream import learners, streams
 from corestream.studies import paper_numbers
-from corestream.studies.commands import unusual_choices
+from corestream.studies.commands import own_words, unusual_choices
+from corestream.studies.config import RunConfig
 from corestream.studies.design import Condition
 from corestream.studies.plan import identity
 from corestream.studies.results import Result, differing_fields
@@ -28,8 +32,9 @@ def table_of(
     labels = _labels(groups)
     cells = {}
     for key, group in groups.items():
-        row, condition = labels[key], condition_of(group[0].config)
-        paper = _paper(row, condition)
+        row, config = labels[key], group[0].config
+        condition = condition_of(config)
+        paper = {} if _own(config) else _paper(row, condition)
         cells[row, condition] = make_cell(_one_device(group), expected=expected, paper=paper)
     rows = tuple(dict.fromkeys(row for row, _ in cells))
     conditions = tuple(dict.fromkeys(condition for _, condition in cells))
@@ -67,20 +72,31 @@ def _groups(results: Sequence[Result]) -> dict[bytes, list[Result]]:
 
 
 def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
-    """The method's name, with the settings in which it differs from its namesakes on the same stream."""
-    namesakes: dict[tuple[str, str], list[bytes]] = defaultdict(list)
+    """The method's name with its settings of its own; where that leaves two rows the same name, with all that parts them."""
+    named: dict[tuple[str, str], list[bytes]] = defaultdict(list)
     for key, group in groups.items():
         config = group[0].config
-        namesakes[condition_of(config), _method(config)].append(key)
+        named[condition_of(config), _with(_method(config), _own(config))].append(key)
     labels = {}
-    for (_, method), keys in namesakes.items():
+    for (_, name), keys in named.items():
         different = differing_fields([groups[key][0] for key in keys])
         for key in keys:
             values = [
-                f"{field.removeprefix('settings.')}={_value(groups[key][0], field)}" for field in different
+                f"{field.removeprefix('settings.')} {_value(groups[key][0], field)}" for field in different
             ]
-            labels[key] = f"{method} ({', '.join(values)})" if values else method
+            labels[key] = _with(name, values)
     return labels
+
+
+def _own(config: Mapping[str, Any]) -> list[str]:
+    """The settings that are not the method's own on the benchmark; what is unknown here has none."""
+    if config["method"] not in learners.METHODS or config["benchmark"] not in streams.BENCHMARKS:
+        return []
+    return own_words(RunConfig.from_dict(config))
+
+
+def _with(name: str, words: Sequence[str]) -> str:
+    return f"{name} ({', '.join(words)})" if words else name
 
 
 def _method(config: Mapping[str, Any]) -> str:
@@ -101,5 +117,6 @@ def _one_device(group: Sequence[Result]) -> list[Result]:
 
 
 def _paper(row: str, condition: str) -> dict[str, paper_numbers.Number]:
-    found = (paper_numbers.cell(table, condition, row.partition(":")[0]) for table in PAPER_TABLES)
+    method = row.partition(" ")[0].partition(":")[0]
+    found = (paper_numbers.cell(table, condition, method) for table in PAPER_TABLES)
     return next((cell for cell in found if cell), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,15 +99,26 @@ def _under(result: Result, config: RunConfig) -> Result:
 
 
 def _with_ratios(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
-    """Time relative to OCS under the same condition."""
+    """Time, and time relative to OCS under the same condition, of runs on the device that most of OCS's were made on."""
     timed = {}
     for (row, condition), cell in cells.items():
-        own, ocs = cell.measured.get("hours"), cells.get(("ocs", condition), Cell()).measured.get("hours")
-        if own and ocs and ocs.mean > 0:
-            ratio = Measured(own.mean / ocs.mean, None, own.count)
-            cell = replace(cell, measured={**cell.measured, "ratio": ratio})
-        timed[row, condition] = cell
+        ocs = cells.get(("ocs", condition), Cell())
+        devices = Counter(result.device for result in ocs.results)
+        device = devices.most_common(1)[0][0] if devices else ""
+        own, reference = _hours(cell, device), _hours(ocs, device)
+        measured = {name: value for name, value in cell.measured.items() if name != "hours"}
+        if own:
+            measured["hours"] = own
+            if reference and reference.mean > 0:
+                measured["ratio"] = Measured(own.mean / reference.mean, None, own.count)
+        timed[row, condition] = replace(cell, measured=measured)
     return timed
+
+
+def _hours(cell: Cell, device: str) -> Measured | None:
+    seconds = [r.seconds for r in cell.results if r.status == "done" and (not device or r.device == device)]
+    known = [value / 3600 for value in seconds if value is not None]
+    return Measured.of(known) if known else None
 
 
 def _with_usage(

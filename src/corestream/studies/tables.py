@@ -10,8 +10,8 @@ from corestream.studies.paper_numbers import Number
 from corestream.studies.results import Result, differing_fields
 
 Verdict = Literal["within", "better", "miss", "not comparable", ""]
-LOWER_IS_BETTER = {"forgetting", "hours", "ratio"}
-NEITHER_IS_BETTER = {"usage"}
+LOWER_IS_BETTER = {"forgetting", "ratio"}
+NEITHER_IS_BETTER = {"usage", "hours"}  # hours are those of a machine, and the paper's is another
 
 
 @dataclass(frozen=True)
