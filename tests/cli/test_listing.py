@@ -45,7 +45,7 @@ def test_runs_are_listed_with_what_they_found(cli, tmp_path):
     (found,) = json.loads(cli("list", "runs", "--out", tmp_path, "--json").out)
     assert found["status"] == "done"
     assert found["config"]["method"] == "finetune"
-    assert "finetune (sweeps 1) on rotated-digits first 1 task" in cli("list", "runs", "--out", tmp_path).out
+    assert "finetune (sweeps 1) on rotated-digits" in cli("list", "runs", "--out", tmp_path).out
 
 
 def test_a_run_is_told_from_others_by_its_stream():
