@@ -28,8 +28,9 @@ for task in stream:
     for _ in range(10):
         for x, y, index in task.train.with_indices():
             step = learner.observe(x, y)
-            picked += len(step.picked)
-            noise += int(is_noise[index[step.picked]].sum())
+            places = step.picked[step.picked >= 0]  # −1 stands for none
+            picked += len(places)
+            noise += int(is_noise[index[places]].sum())
     learner.end_task()
     accuracy = [
         (model(x).argmax(1) == y).float().mean().item()

@@ -34,18 +34,29 @@ def test_list_tells_what_is_there(mnist: Path) -> None:
     lines = {
         line.split()[1]: line for line in run("list", "--data-dir", str(mnist)).splitlines() if "│" in line
     }
-    assert "there" in lines["mnist"]
+    assert "there, a sample" in lines["mnist"]
     assert "missing" in lines["cifar100"]
     assert "built in" in lines["digits"]
     (mnist / "mnist/train-images-idx3-ubyte.gz").unlink()
     assert "1 of 4 missing" in run("list", "--data-dir", str(mnist))
 
 
+def test_list_names_the_published_number_and_tells_samples_by_size(mnist: Path) -> None:
+    text = run("list", "--data-dir", str(mnist))
+    assert "published images" in text
+    assert "A sample: less than half the published bytes" in text
+    with open(mnist / "mnist/train-images-idx3-ubyte.gz", "ab") as file:
+        file.truncate(11_500_000)  # nothing is read
+    text = run("list", "--data-dir", str(mnist))
+    assert "there" in text
+    assert "sample" not in text
+
+
 def test_programs_get_json(mnist: Path) -> None:
     where = ("--data-dir", str(mnist), "--json")
     listed = {entry["dataset"]: entry for entry in json.loads(run("list", *where))}
-    assert listed["mnist"]["files"] == "there"
-    assert listed["svhn"]["images"] == 99_289
+    assert listed["mnist"]["files"] == "there, a sample"
+    assert listed["svhn"]["published_images"] == 99_289
     assert json.loads(run("fetch", "mnist", *where)) == [{"dataset": "mnist", "state": "there already"}]
     assert {entry["state"] for entry in json.loads(run("verify", *where))} == {
         "whole, but not the published one"

@@ -65,6 +65,20 @@ def test_a_folder_has_a_card_too(tmp_path: Path) -> None:
     assert "broken.png" in run(*arguments, "--sheet", str(tmp_path / "sheet.png"))
 
 
+def test_the_scenario_of_a_folder_follows_its_split(tmp_path: Path) -> None:
+    for name in ("ant", "bee"):
+        (tmp_path / name).mkdir()
+        for i in range(9):
+            Image.new("RGB", (9, 9)).save(tmp_path / name / f"{i}.png")
+    card = json.loads(run(f"folder:{tmp_path}", "--json", "-o", "split=time", "-o", "num_tasks=2"))
+    assert (card["scenario"], card["tasks"]) == ("domain", 2)
+
+
+def test_a_seed_below_zero_is_refused() -> None:
+    with pytest.raises(ConfigError, match="seed is -1; allowed are 0, 1, 2, …"):
+        run("rotated-digits", "--seed", "-1")
+
+
 def test_a_wrong_name_and_missing_files_are_told() -> None:
     with pytest.raises(ConfigError, match="did you mean 'rotated-digits'"):
         run("rotated-digit")

@@ -70,16 +70,16 @@ def test_targets_may_be_of_any_integer_type(dtype):
 
 
 @pytest.mark.parametrize(
-    ("loss_fn", "given"),
+    ("loss_fn", "given", "cure"),
     [
-        (lambda outputs, targets: outputs.mean(), r"\[\]"),
-        (lambda outputs, targets: outputs, r"\[4, 3\]"),
-        (lambda outputs, targets: outputs[:, :1], r"\[4, 1\]"),
-        (lambda outputs, targets: 3.0, "float"),
+        (lambda outputs, targets: outputs.mean(), r"\[\]", "reduction='none'"),
+        (lambda outputs, targets: outputs, r"\[4, 3\]", r"\.flatten\(1\)\.mean\(1\)"),
+        (lambda outputs, targets: outputs[:, :1], r"\[4, 1\]", r"\.flatten\(1\)\.mean\(1\)"),
+        (lambda outputs, targets: 3.0, "float", "reduction='none'"),
     ],
 )
-def test_a_loss_that_is_not_one_a_sample_is_an_error(verb, model, loss_fn, given):
-    with pytest.raises(ValueError, match=rf"one loss a sample, shape \[4\], got {given}.*reduction='none'"):
+def test_a_loss_that_is_not_one_a_sample_is_an_error(verb, model, loss_fn, given, cure):
+    with pytest.raises(ValueError, match=rf"one loss a sample, shape \[4\], got {given}: .*{cure}"):
         verb(model, loss_fn, (torch.zeros(4, 5), torch.zeros(4, dtype=torch.long)))
 
 

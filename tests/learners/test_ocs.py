@@ -784,3 +784,25 @@ def test_what_is_kept_is_scored_only_where_it_may_have_to_go(model, draw, policy
         learner.observe(*draw(seed=seed))
         learner.end_task()
     assert len(asked) == scored
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tau": "a"}, "tau must be a finite number, got 'a'"),
+        ({"tau": float("nan")}, "tau must be a finite number"),
+        ({"weights": (1, "a", 2)}, "weights must be three numbers"),
+        ({"weights": (1, 2)}, "weights must be three numbers"),
+        ({"reference": 2.5}, "reference must be 'memory', 'replay' or a number"),
+        ({"loss_fn": "mse"}, "loss_fn must be a function of outputs and targets, got 'mse'"),
+    ],
+)
+def test_a_wrong_value_is_told_when_the_learner_is_made(ocs, options, message):
+    with pytest.raises(ValueError, match=message):
+        ocs(ReplayMemory(9), **options)
+
+
+def test_targets_that_are_no_classes_are_told_at_the_first_batch(ocs):
+    learner = ocs(ReplayMemory(9), loss_fn=lambda outputs, targets: (outputs - targets).square().mean(1))
+    with pytest.raises(ValueError, match="give balance=None"):
+        learner.observe(torch.randn(8, 4, dtype=torch.float64), torch.randn(8, 3, dtype=torch.float64))

@@ -125,3 +125,10 @@ def test_both_ways_to_find_places_agree():
             place, after = places(rows, chance, torch.tensor(passed), 9)
             at_once = {slot: row for slot, row in zip(place.tolist(), rows.tolist(), strict=True) if slot < 9}
             assert (at_once, int(after)) == places_one_by_one(rows.tolist(), chance.tolist(), passed, 9)
+
+
+def test_samples_of_another_shape_are_told():
+    reservoir, rows = Reservoir(4), torch.arange(3)
+    reservoir.add(Samples.of(torch.zeros(3, 7), torch.zeros(3, dtype=torch.long), 0), rows, None)
+    with pytest.raises(ValueError, match=r"must have one shape: \[7\] before, \[9\] now; pad"):
+        reservoir.add(Samples.of(torch.zeros(3, 9), torch.zeros(3, dtype=torch.long), 0), rows, None)

@@ -23,6 +23,11 @@ def test_values_beyond_the_unit_range_are_stretched() -> None:
     assert tiles.max() == 255
 
 
+def test_a_vector_is_a_line() -> None:
+    sheet = contact_sheet(from_tensors(torch.rand(40, 12), torch.arange(40) % 2), columns=5)
+    assert sheet.size == (MARGIN + 5 * (48 + GAP), 4 + GAP)
+
+
 def test_a_task_smaller_than_a_row_is_shown_whole() -> None:
     stream = from_tensors(torch.rand(8, 4, 4), torch.arange(8) % 2)
     assert contact_sheet(stream, columns=16).width == MARGIN + 16 * (48 + GAP)

@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 from corestream.errors import ConfigError, DataError
-from corestream.streams import benchmark, from_folder
+from corestream.streams import FOLDER, benchmark, from_folder
 
 COLOURS = {"ant": (255, 0, 0), "bee": (0, 255, 0), "cat": (0, 0, 255), "dog": (90, 90, 90)}
 
@@ -68,6 +68,36 @@ def test_folder_stands_in_for_a_benchmarks_name(tmp_path: Path) -> None:
     assert stream.settings["classes_per_task"] == 1
     with pytest.raises(ConfigError, match="no option 'angles'"):
         benchmark(f"folder:{tmp_path}", angles="steps")
+
+
+@pytest.mark.parametrize(("split", "scenario"), [("class", "task"), ("time", "domain")])
+def test_the_scenario_follows_the_split_under_the_benchmarks_name_too(
+    tmp_path: Path, split: str, scenario: str
+) -> None:
+    fill(tmp_path)
+    assert from_folder(tmp_path, split=split).scenario == scenario
+    assert benchmark(f"folder:{tmp_path}", split=split).scenario == scenario
+    assert benchmark(f"folder:{tmp_path}", split=split, scenario="class").scenario == "class"
+    assert FOLDER.checked_scenario(None, {"split": split}) == scenario
+    assert FOLDER.checked_scenario(None) == "task"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "time", "classes_per_task": 3}, "classes_per_task=3: only split=class takes it"),
+        ({"num_tasks": 3}, "num_tasks=3: only split=time takes it, and split is class"),
+    ],
+)
+def test_an_option_of_the_other_split_is_refused(tmp_path: Path, options: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        benchmark(f"folder:{fill(tmp_path)}", **options)
+
+
+def test_recorded_options_make_the_stream_again(tmp_path: Path) -> None:
+    recorded = FOLDER.checked_options({"split": "time", "num_tasks": 2, "image_size": 8})
+    assert recorded["classes_per_task"] == 2
+    assert len(benchmark(f"folder:{fill(tmp_path)}", **recorded)) == 2
 
 
 def test_the_stream_does_not_depend_on_where_the_folder_lies(tmp_path: Path) -> None:

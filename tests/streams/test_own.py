@@ -2,9 +2,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 from torch.utils.data import IterableDataset, TensorDataset
 
+from corestream import OCS, ReplayMemory
 from corestream.errors import ConfigError, DataError
+from corestream.models.mlp import MLP
 from corestream.streams import from_dataset, from_tensors
 
 
@@ -96,9 +99,107 @@ def test_imbalance_and_noise_work_as_on_a_benchmark(images: torch.Tensor, labels
     assert float(x[stream[0].train.is_noise].min()) < -1
 
 
-def test_vectors_and_grey_images_are_given_channels(labels: torch.Tensor) -> None:
-    assert from_tensors(torch.randn(600, 7), labels).input_shape == (1, 1, 7)
-    assert from_tensors(torch.randn(600, 5, 4), labels).input_shape == (1, 5, 4)
+def test_grey_images_are_given_a_channel(labels: torch.Tensor) -> None:
+    stream = from_tensors(torch.arange(12_000).view(600, 5, 4), labels)
+    assert stream.input_shape == (1, 5, 4)
+    x = stream[0].train.tensors()[0]
+    assert (x.shape[1:], x.dtype) == ((1, 5, 4), torch.float32)
+
+
+def test_vectors_stay_vectors(labels: torch.Tensor) -> None:
+    stream = from_tensors(torch.rand(600, 10), labels, split="time", num_tasks=3, noise=0.5, imbalanced=True)
+    assert stream.input_shape == (10,)
+    x, y = next(iter(stream[0].train))
+    assert x.shape == (20, 10)
+    assert stream.joint()[0].train.tensors()[0].shape[1:] == (10,)
+    model = nn.Linear(10, stream.num_classes)
+    learner = OCS(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), ReplayMemory(capacity=10), k=5, replay=5
+    )
+    assert len(learner.observe(x, y).picked) == 5
+    assert MLP(stream.input_shape, stream.num_classes)(x).shape == (20, 6)
+
+
+def test_a_model_that_does_not_flatten_images_is_told_so(images: torch.Tensor, labels: torch.Tensor) -> None:
+    model = nn.Linear(8, 6)
+    learner = OCS(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), ReplayMemory(capacity=10), k=5, replay=5
+    )
+    x, y = next(iter(from_tensors(images, labels, scenario="class")[0].train))
+    with pytest.raises(ValueError, match="let the model flatten its inputs"):
+        learner.observe(x, y)
+
+
+def test_vectors_of_bytes_are_scaled(labels: torch.Tensor) -> None:
+    x = from_tensors(torch.full((600, 4), 255, dtype=torch.uint8), labels)[0].train.tensors()[0]
+    assert (x.shape[1:], x.unique().tolist()) == ((4,), [1.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16])
+def test_vectors_of_whole_numbers_stay_whole_numbers(labels: torch.Tensor, dtype: torch.dtype) -> None:
+    tokens = (torch.arange(600 * 7) % 11).view(600, 7).to(dtype)
+    stream = from_tensors(tokens, labels, split="time", num_tasks=2, label_noise=0.2)
+    assert stream.input_shape == (7,)
+    memory = ReplayMemory(capacity=10)
+    model = nn.Sequential(nn.Embedding(11, 3), nn.Flatten(), nn.Linear(21, 6))
+    learner = OCS(model, torch.optim.SGD(model.parameters(), lr=0.1), memory, k=5, replay=5)
+    for task in stream:
+        for x, y in task.train:
+            assert (x.shape[1:], x.dtype) == ((7,), torch.int64)
+            learner.observe(x, y)
+        learner.end_task()
+    assert memory.inputs.dtype == torch.int64
+    joined = stream.joint()[0].test.tensors()[0]
+    assert torch.equal(joined, torch.cat([task.test.tensors()[0] for task in stream]))
+    assert joined.dtype == torch.int64
+
+
+def test_noise_in_whole_numbers_is_refused(labels: torch.Tensor) -> None:
+    with pytest.raises(ConfigError, match=r"noise=0.5: the inputs are whole numbers"):
+        from_tensors(torch.zeros(600, 7, dtype=torch.int64), labels, noise=0.5)
+
+
+def test_a_split_by_class_goes_by_the_classes_that_occur(labels: torch.Tensor) -> None:
+    stream = from_tensors(torch.rand(600, 3), labels * 10, classes_per_task=2, imbalanced=True)
+    assert [task.classes for task in stream] == [(0, 10), (20, 30), (40, 50)]
+    assert stream.num_classes == 51  # labels stay as they are
+    card = stream.describe()
+    assert card["classes"] == 6
+    counts = sorted((count for task in card["train_per_class"] for count in task.values()), reverse=True)
+    assert counts == [int(80 * 0.1 ** (i / 5)) for i in range(6)]
+
+
+def test_given_test_samples_go_to_the_task_of_their_class(labels: torch.Tensor) -> None:
+    test = (torch.rand(60, 3), torch.tensor([20, 50]).repeat(30))
+    stream = from_tensors(torch.rand(600, 3), labels * 10, test=test, classes_per_task=3)
+    assert [task.test.original_targets.unique().tolist() for task in stream] == [[20], [50]]
+
+
+def test_arrays_of_numpy_are_taken(images: torch.Tensor, labels: torch.Tensor) -> None:
+    places = torch.arange(600) // 300
+    given = {"split": "label", "noise": 0.5}
+    test = (images[::3], labels[::3])
+    tensors = from_tensors(
+        images, labels, test=test, task_labels=places, test_task_labels=places[::3], **given
+    )
+    arrays = from_tensors(
+        images.numpy(),
+        labels.numpy(),
+        test=(test[0].numpy(), test[1].numpy()),
+        task_labels=places.numpy(),
+        test_task_labels=places[::3].numpy(),
+        **given,
+    )
+    for mine, other in zip(arrays, tensors, strict=True):
+        assert torch.equal(mine.train.tensors()[0], other.train.tensors()[0])
+        assert torch.equal(mine.test.tensors()[1], other.test.tensors()[1])
+
+
+def test_label_noise_needs_a_task_of_two_classes(images: torch.Tensor, labels: torch.Tensor) -> None:
+    with pytest.raises(ConfigError, match=r"label_noise=0.2: .* every task has one class"):
+        from_tensors(images, labels, classes_per_task=1, label_noise=0.2)
+    card = from_tensors(images, labels, classes_per_task=5, label_noise=0.2).describe()
+    assert card["flipped_labels"] == [80, 0]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +213,10 @@ def test_vectors_and_grey_images_are_given_channels(labels: torch.Tensor) -> Non
         ({"scenario": "none"}, "expected one of domain, task, class"),
         ({"test_share": 1.0}, "test_share=1.0"),
         ({"classes_per_task": 0}, "classes_per_task=0"),
+        ({"split": "time", "num_tasks": 0}, "num_tasks=0: expected at least 1"),
+        ({"split": "time", "classes_per_task": 2}, "classes_per_task=2: only split='class' takes it"),
+        ({"num_tasks": 3}, "num_tasks=3: only split='time' takes it, and split is 'class'"),
+        ({"seed": -1}, "seed is -1; allowed are 0, 1, 2, …"),
         ({"imbalance_factor": 0.0}, "imbalance_factor=0.0"),
         ({"noise": 2.0}, "noise=2.0"),
         ({"class_names": ["a"]}, "1 names"),
@@ -144,6 +249,14 @@ def test_items_of_different_shapes_are_refused_by_number() -> None:
         from_dataset(items)
     with pytest.raises(DataError, match="empty"):
         from_dataset([])
+
+
+@pytest.mark.parametrize(
+    ("items", "kind"), [([1, 2, 3], "int"), (["ab"], "str"), ([(torch.zeros(3), 0, 0)], "tuple")]
+)
+def test_items_that_are_no_pairs_are_refused(items: list, kind: str) -> None:
+    with pytest.raises(DataError, match=rf"item 0 of the dataset is of type {kind}; expected a pair"):
+        from_dataset(items)
 
 
 def test_a_task_without_test_samples_is_refused() -> None:

@@ -24,6 +24,8 @@ DataDir = Annotated[
     ),
 ]
 
+SAMPLE = "there, a sample"
+
 
 @app.command("list")
 def list_datasets(data_dir: DataDir = None, as_json: opt.Json = False) -> None:
@@ -32,7 +34,7 @@ def list_datasets(data_dir: DataDir = None, as_json: opt.Json = False) -> None:
     found: list[dict[str, Any]] = [
         {
             "dataset": entry.name,
-            "images": sum(entry.published),
+            "published_images": sum(entry.published),
             "files": _files(entry, root),
             "description": entry.summary,
         }
@@ -41,17 +43,23 @@ def list_datasets(data_dir: DataDir = None, as_json: opt.Json = False) -> None:
     if as_json:
         typer.echo(json.dumps(found))
         return
-    table = Table("dataset", "images", "files", "what it is", title=escape(f"datasets under {root}"))
+    table = Table(
+        "dataset", "published images", "files", "what it is", title=escape(f"datasets under {root}")
+    )
     for line in found:
-        table.add_row(line["dataset"], f"{line['images']:,}", line["files"], line["description"])
+        table.add_row(line["dataset"], f"{line['published_images']:,}", line["files"], line["description"])
     Console().print(table)
+    if any(line["files"] == SAMPLE for line in found):
+        typer.echo("A sample: less than half the published bytes. `corestream data verify` checks the files.")
 
 
 def _files(entry: Source, root: Path) -> str:
     missing = len(entry.missing(root))
     if 0 < missing < len(entry.files):
         return f"{missing} of {len(entry.files)} missing"
-    return "built in" if not entry.files else "missing" if missing else "there"
+    if not entry.files:
+        return "built in"
+    return "missing" if missing else SAMPLE if entry.looks_sampled(root) else "there"
 
 
 @app.command()

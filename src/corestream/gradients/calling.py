@@ -18,7 +18,8 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """One cross-entropy a sample. A target out of range is an error on CPU; on CUDA, where looking would wait, it becomes NaN."""
     if outputs.dim() != 2:
         raise ValueError(
-            f"the default loss takes outputs of shape [N, classes], got {list(outputs.shape)}: give a loss_fn"
+            f"the default loss takes outputs of shape [N, classes], got {list(outputs.shape)}: "
+            "let the model flatten its inputs, or give a loss_fn"
         )
     if targets.dtype.is_floating_point or targets.dim() != 1:
         raise ValueError(
@@ -168,7 +169,11 @@ def check_batch(device: torch.device, batch: Any, argument: str = "batch") -> tu
 def check_losses(losses: Any, count: int) -> Tensor:
     if not isinstance(losses, Tensor) or losses.shape != (count,):
         shape = list(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-        raise ValueError(
-            f"loss_fn must return one loss a sample, shape [{count}], got {shape}: a loss of torch takes reduction='none'"
+        several = isinstance(losses, Tensor) and losses.dim() > 1 and len(losses) == count
+        cure = (
+            "take the mean of each sample's, .flatten(1).mean(1)"
+            if several
+            else "a loss of torch takes reduction='none'"
         )
+        raise ValueError(f"loss_fn must return one loss a sample, shape [{count}], got {shape}: {cure}")
     return losses

@@ -10,6 +10,7 @@ from ..errors import NonFiniteError
 from ..gradients import cross_entropy
 from ..gradients.calling import Inputs, LossFn, call, check_batch, check_losses, trainable, unwrap
 from ..memory import ReplayMemory
+from ..memory.balance import check_targets
 from ..selection.scores import Scores
 from .optimizer_state import flat_state, load_flat_state
 
@@ -59,6 +60,8 @@ class Learner:
     ) -> None:
         if not 0 < lr_decay <= 1:
             raise ValueError(f"lr_decay must be in (0, 1], got {lr_decay}")
+        if loss_fn is not None and not callable(loss_fn):
+            raise ValueError(f"loss_fn must be a function of outputs and targets, got {loss_fn!r}")
         self.model = unwrap(model)
         self.parameters = trainable(self.model)
         self.device = next(iter(self.parameters.values())).device
@@ -84,6 +87,8 @@ class Learner:
         count = check_batch(self.device, (inputs, y))[2]
         if ids is not None and ids.shape != (count,):
             raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
+        if isinstance(self.memory, ReplayMemory):  # now, and not only when a task's share is stored
+            check_targets(y, self.memory.balance)
         self._concluded = False
         with torch.enable_grad():
             return self._learn(inputs, y, ids)

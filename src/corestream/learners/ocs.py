@@ -1,6 +1,8 @@
 """OCS: online coreset selection (Algorithm 1, Eq. 6 to 9)."""
 
+import math
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -64,7 +66,7 @@ class OCS(Learner):
         _check(k=k, replay=replay, candidates=candidates, max_bytes=max_bytes)
         if warm_start < 0 or lam < 0:
             raise ValueError(f"warm_start and lam must not be negative, got {warm_start} and {lam}")
-        if reference not in ("memory", "replay") and (isinstance(reference, bool | str) or reference < 1):
+        if reference not in ("memory", "replay") and not _is_count(reference):
             raise ValueError(
                 f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
             )
@@ -76,8 +78,10 @@ class OCS(Learner):
             raise ValueError(f"score_mode must be None, 'train' or 'eval', got {score_mode!r}")
         if single_pass not in (True, False, "auto"):
             raise ValueError(f"single_pass must be True, False or 'auto', got {single_pass!r}")
-        if len(weights) != 3:
+        if len(weights) != 3 or not all(map(_is_finite, weights)):
             raise ValueError(f"weights must be three numbers, for S, V and A, got {weights!r}")
+        if not _is_finite(tau):
+            raise ValueError(f"tau must be a finite number, got {tau!r}")
         if memory.policy == "reservoir":
             raise ValueError(
                 "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
@@ -337,9 +341,17 @@ def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tu
     return torch.where(good, rows, rows[0]), weights
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
+
+
 def _check(**numbers: int) -> None:
     for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if not _is_count(value):
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 

@@ -17,12 +17,17 @@ def groups(targets: Tensor, balance: Balance) -> Tensor:
         if not isinstance(found, Tensor) or found.shape != (len(targets),):
             raise ValueError(f"balance must return one group a sample, shape [{len(targets)}]")
         return found
-    if targets.dim() != 1 or targets.is_floating_point():
+    check_targets(targets, balance)
+    return targets
+
+
+def check_targets(targets: Tensor, balance: Balance) -> None:
+    """A balance by class needs classes."""
+    if balance == "class" and (targets.dim() != 1 or targets.is_floating_point()):
         raise ValueError(
             f"balance='class' needs one integer target a sample, got {targets.dtype} of shape {list(targets.shape)}: "
             "give balance=None, or a callable that maps targets to groups"
         )
-    return targets
 
 
 def balanced(members: Tensor, quota: int, priority: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def benchmark(
         imbalanced=imbalanced,
         noise=noise,
         label_noise=label_noise,
-        scenario=chosen.checked_scenario(scenario),
+        scenario=chosen.checked_scenario(scenario, options),
         tasks=tasks,
         data_dir=None if data_dir is None else Path(data_dir),
         offline=offline,

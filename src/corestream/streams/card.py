@@ -14,9 +14,10 @@ GAP = 2
 
 
 def contact_sheet(stream: Stream, columns: int = 16) -> Image.Image:
-    """The first samples of each task's first epoch, so that imbalance and noise show as they arrive."""
-    rows = [_row(task, columns) for task in stream]
-    height, width = stream.input_shape[1:]
+    """The first samples of each task's first epoch, so that imbalance and noise show as they arrive; a vector is a line."""
+    shape = stream.input_shape if len(stream.input_shape) == 3 else (1, 1, *stream.input_shape)
+    rows = [_row(task, columns, shape) for task in stream]
+    height, width = shape[1:]
     zoom = max(1, round(48 / max(height, width)))
     step_x, step_y = width * zoom + GAP, height * zoom + GAP
     sheet = Image.new("RGB", (MARGIN + columns * step_x, len(rows) * step_y), "white")
@@ -29,7 +30,7 @@ def contact_sheet(stream: Stream, columns: int = 16) -> Image.Image:
     return sheet
 
 
-def _row(task: Task, columns: int) -> list[np.ndarray]:
+def _row(task: Task, columns: int, shape: tuple[int, ...]) -> list[np.ndarray]:
     """Samples as [H, W, 3] bytes; values beyond [0, 1], as after normalisation, are stretched over the grey scale."""
     batches = task.train.with_batch_size(columns).with_indices()
     batches.drop_last = False
@@ -39,7 +40,7 @@ def _row(task: Task, columns: int) -> list[np.ndarray]:
     low, high = (
         (0.0, 1.0) if clean.min() >= 0 and clean.max() <= 1 else (float(clean.min()), float(clean.max()))
     )
-    return [_bytes((image - low) / max(high - low, 1e-9)) for image in x]
+    return [_bytes((image - low) / max(high - low, 1e-9)) for image in x.view(-1, *shape)]
 
 
 def _bytes(image: Tensor) -> np.ndarray:

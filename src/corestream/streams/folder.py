@@ -13,6 +13,7 @@ from torch import Tensor
 from corestream.errors import ConfigError, DataError
 from corestream.streams.benchmarks.registry import Benchmark, Choice, Number
 from corestream.streams.datasets.reading import MAX_SIDE
+from corestream.streams.grouping import CLASSES_PER_TASK, NUM_TASKS, usual_scenario
 from corestream.streams.own import from_tensors
 from corestream.streams.request import Request
 from corestream.streams.stream import Stream
@@ -45,6 +46,7 @@ def from_folder(path: str | PathLike[str], *, image_size: int = 32, **options: A
 
 
 def _build(request: Request) -> Stream:
+    idle = FOLDER.idle(request.options)
     return from_folder(
         request.name.removeprefix(PREFIX),
         scenario=request.scenario,
@@ -53,7 +55,7 @@ def _build(request: Request) -> Stream:
         noise=request.noise,
         label_noise=request.label_noise,
         tasks=request.tasks,
-        **request.options,
+        **{name: value for name, value in request.options.items() if name not in idle},
     )
 
 
@@ -65,12 +67,13 @@ FOLDER = Benchmark(
     options={
         "image_size": Number(32, whole=True, most=MAX_SIDE),
         "split": Choice("class", "time"),
-        "classes_per_task": Number(2, whole=True),
-        "num_tasks": Number(5, whole=True),
+        "classes_per_task": Number(CLASSES_PER_TASK, whole=True, only_with=("split", "class")),
+        "num_tasks": Number(NUM_TASKS, whole=True, only_with=("split", "time")),
         "test_share": Number(0.2, most=1.0),
         "batch_size": Number(20, whole=True),
         "imbalance_factor": Number(0.1, most=1.0),
     },
+    usual_scenario=lambda options: usual_scenario(options.get("split", "class")),
 )
 
 

@@ -10,6 +10,11 @@ from corestream.streams.benchmarks.recipe import Group
 from corestream.streams.datasets.dataset import Part
 
 SPLITS = ("class", "label", "time")
+CLASSES_PER_TASK, NUM_TASKS = 2, 5
+
+
+def usual_scenario(split: str) -> str:
+    return "task" if split == "class" else "domain"
 
 
 @dataclass(frozen=True)
@@ -17,8 +22,8 @@ class Split:
     """How tasks are made: classes a few at a time, a given label per sample, or pieces in the order of time."""
 
     by: str
-    classes_per_task: int
-    num_tasks: int
+    classes_per_task: int | None = None
+    num_tasks: int | None = None
     task_labels: Tensor | None = None
     test_task_labels: Tensor | None = None
 
@@ -27,21 +32,30 @@ class Split:
             raise ConfigError(f"split={self.by!r}: expected one of {', '.join(SPLITS)}")
         if (self.by == "label") != (self.task_labels is not None):
             raise ConfigError(f"split={self.by!r}: give task_labels with split='label', and with no other")
+        for name, value, by in (
+            ("classes_per_task", self.classes_per_task, "class"),
+            ("num_tasks", self.num_tasks, "time"),
+        ):
+            if value is not None and self.by != by:
+                raise ConfigError(f"{name}={value!r}: only split={by!r} takes it, and split is {self.by!r}")
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value!r}: expected at least 1")
 
     def settings(self) -> dict[str, str | int]:
         own: dict[str, dict[str, str | int]] = {
-            "class": {"classes_per_task": self.classes_per_task},
-            "time": {"num_tasks": self.num_tasks},
+            "class": {"classes_per_task": self.classes_per_task or CLASSES_PER_TASK},
+            "time": {"num_tasks": self.num_tasks or NUM_TASKS},
             "label": {},
         }
         return {"split": self.by, **own[self.by]}
 
-    def tasks_of(self, part: Part, task_labels: Tensor | None) -> np.ndarray:
-        """[n] the task of every sample."""
+    def tasks_of(self, part: Part, classes: np.ndarray, task_labels: Tensor | None) -> np.ndarray:
+        """[n] the task of every sample; `classes` are those that occur, in order."""
         if self.by == "class":
-            return (part.labels // self.classes_per_task).numpy()
+            places = np.searchsorted(classes, part.labels.numpy())
+            return places // (self.classes_per_task or CLASSES_PER_TASK)
         if self.by == "time":
-            return np.arange(len(part)) * self.num_tasks // len(part)
+            return np.arange(len(part)) * (self.num_tasks or NUM_TASKS) // len(part)
         if task_labels is None or task_labels.shape != part.labels.shape:
             raise ValueError(
                 f"task labels: expected one for each of the {len(part)} training and test samples"

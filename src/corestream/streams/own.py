@@ -11,25 +11,26 @@ from torch.utils.data import Dataset as TorchDataset
 from corestream.errors import ConfigError, DataError
 from corestream.streams.benchmarks.recipe import UNIT, rows_stream
 from corestream.streams.datasets.dataset import Dataset, Part
-from corestream.streams.grouping import Split, groups, held_out
+from corestream.streams.grouping import Split, groups, held_out, usual_scenario
 from corestream.streams.imbalance import keep_counts, long_tail
 from corestream.streams.request import Request
 from corestream.streams.seeds import generator
 from corestream.streams.stream import SCENARIOS, Stream
 
-Pair = tuple[Tensor, Tensor]
+Values = Tensor | np.ndarray
+Pair = tuple[Values, Values]
 
 
 def from_tensors(
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Values,
+    targets: Values,
     *,
     test: Pair | None = None,
     split: str = "class",
-    classes_per_task: int = 2,
-    num_tasks: int = 5,
-    task_labels: Tensor | None = None,
-    test_task_labels: Tensor | None = None,
+    classes_per_task: int | None = None,
+    num_tasks: int | None = None,
+    task_labels: Values | None = None,
+    test_task_labels: Values | None = None,
     test_share: float = 0.2,
     scenario: str | None = None,
     batch_size: int = 20,
@@ -43,23 +44,20 @@ def from_tensors(
     class_names: Sequence[str] = (),
     skipped: Sequence[str] = (),
 ) -> Stream:
-    """A stream of your own samples.
+    """A stream of your own samples, tensors or NumPy's arrays.
 
-    `inputs` are images [n, C, H, W] or [n, H, W], or vectors [n, D]; bytes are scaled to [0, 1], floats stay.
-    `targets` are labels from 0. Tasks are made by `split`: "class" (`classes_per_task` at a time), "label" (one
-    task per value of `task_labels`) or "time" (`num_tasks` pieces in the order given). Without `test`, a share of
-    every class of every task is held out by seed. `imbalanced` thins the classes to a long tail.
+    `inputs` are images [n, C, H, W] or [n, H, W], which arrives as [n, 1, H, W], or vectors [n, D]; bytes are scaled
+    to [0, 1], floats stay, and vectors of whole numbers, such as tokens, stay whole numbers. `targets` are labels
+    from 0. Tasks are made by `split`: "class" (`classes_per_task`, otherwise 2, of those that occur at a time),
+    "label" (one task per value of `task_labels`) or "time" (`num_tasks`, otherwise 5, pieces in the order given).
+    Without `test`, a share of every class of every task is held out by seed. `imbalanced` thins the classes to a
+    long tail.
     """
-    how = Split(split, classes_per_task, num_tasks, task_labels, test_task_labels)
+    how = Split(split, classes_per_task, num_tasks, _labels(task_labels), _labels(test_task_labels))
     _check("test_share", test_share, 0 < test_share < 1, "a share between 0 and 1")
     _check("imbalance_factor", imbalance_factor, 0 < imbalance_factor <= 1, "a factor above 0, at most 1")
-    for option, value in {
-        "classes_per_task": classes_per_task,
-        "num_tasks": num_tasks,
-        "batch_size": batch_size,
-    }.items():
-        _check(option, value, value >= 1, "at least 1")
-    chosen = scenario or ("task" if split == "class" else "domain")
+    _check("batch_size", batch_size, batch_size >= 1, "at least 1")
+    chosen = scenario or usual_scenario(split)
     _check("scenario", chosen, chosen in SCENARIOS, f"one of {', '.join(SCENARIOS)}")
     request = Request(
         name=name,
@@ -71,8 +69,12 @@ def from_tensors(
         tasks=tasks,
         options={**how.settings(), "test_share": test_share, "imbalance_factor": imbalance_factor},
     )
-    train = _part(inputs, targets, "")
-    given = None if test is None else _part(*test, "test ")
+    train = _part((inputs, targets), "")
+    if noise > 0 and train.images.dtype == torch.int64:
+        raise ConfigError(
+            f"noise={noise}: the inputs are whole numbers, and N(0, 1) is none; give noise=0, or inputs of floats"
+        )
+    given = None if test is None else _part(test, "test ")
     names = _class_names(class_names, train, given)
     data = Dataset(name, train, train if given is None else given, names, skipped=tuple(skipped))
     return _stream(request, data, how, separate_test=given is not None, batch_size=batch_size)
@@ -91,17 +93,19 @@ def from_dataset(
 
 def _stream(request: Request, data: Dataset, how: Split, *, separate_test: bool, batch_size: int) -> Stream:
     labels = data.train.labels.numpy()
-    tasks = how.tasks_of(data.train, how.task_labels)
+    classes = np.union1d(labels, data.test.labels.numpy())
+    tasks = how.tasks_of(data.train, classes, how.task_labels)
     rows = np.arange(len(labels))
     if separate_test:
-        test_rows, test_tasks = np.arange(len(data.test)), how.tasks_of(data.test, how.test_task_labels)
+        test_rows = np.arange(len(data.test))
+        test_tasks = how.tasks_of(data.test, classes, how.test_task_labels)
     else:
         random = generator(request.seed, request.name, "held out")
         tested = held_out(tasks, labels, request.options["test_share"], random)
         rows, test_rows, test_tasks = rows[~tested], rows[tested], tasks
     if request.imbalanced:
         largest = int(np.bincount(labels[rows]).max())
-        counts = long_tail(list(range(len(data.classes))), largest, request.options["imbalance_factor"])
+        counts = long_tail(np.unique(labels).tolist(), largest, request.options["imbalance_factor"])
         random = generator(request.seed, request.name, "long tail")
         rows = rows[keep_counts(labels[rows], counts, random)]
     made = groups(how, labels, (rows, tasks), (test_rows, test_tasks))
@@ -109,9 +113,10 @@ def _stream(request: Request, data: Dataset, how: Split, *, separate_test: bool,
     return rows_stream(request, data, made, batch_size=batch_size, scale=scale)
 
 
-def _part(inputs: Tensor, targets: Tensor, half: str) -> Part:
-    """Inputs as [n, C, H, W] bytes or float32, labels as int64, once they fit each other."""
-    if len(inputs) != len(targets) or len(targets) == 0 or targets.dim() != 1:
+def _part(pair: Pair, half: str) -> Part:
+    """Inputs as they will arrive but for the scale of bytes, labels as int64, once they fit each other."""
+    inputs, targets = (torch.as_tensor(values) for values in pair)
+    if targets.dim() != 1 or len(targets) == 0 or inputs.shape[:1] != targets.shape:
         given = f"{half}inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}"
         raise ValueError(f"{given}: expected n ≥ 1 inputs and [n] targets")
     if targets.is_floating_point() or targets.dtype == torch.bool or int(targets.min()) < 0:
@@ -120,12 +125,16 @@ def _part(inputs: Tensor, targets: Tensor, half: str) -> Part:
         )
     if inputs.dim() not in (2, 3, 4):
         raise ValueError(f"{half}inputs {tuple(inputs.shape)}: expected [n, C, H, W], [n, H, W] or [n, D]")
-    images = inputs.detach().cpu()
-    while images.dim() < 4:
-        images = images.unsqueeze(1)
-    return Part(
-        images if images.dtype == torch.uint8 else images.to(torch.float32), targets.cpu().to(torch.int64)
-    )
+    return Part(_stored(inputs.detach().cpu()), targets.cpu().to(torch.int64))
+
+
+def _stored(inputs: Tensor) -> Tensor:
+    """[n, D] or [n, C, H, W]: bytes as they are, vectors of whole numbers as int64, all else as float32."""
+    shaped = inputs.unsqueeze(1) if inputs.dim() == 3 else inputs
+    if shaped.dtype == torch.uint8:
+        return shaped
+    fractional = shaped.is_floating_point() or shaped.is_complex() or shaped.dtype == torch.bool
+    return shaped.to(torch.float32 if fractional or shaped.dim() == 4 else torch.int64)
 
 
 def _class_names(given: Sequence[str], train: Part, test: Part | None) -> tuple[str, ...]:
@@ -146,7 +155,12 @@ def _gathered(dataset: Any) -> Pair:
     items = (dataset[i] for i in range(len(dataset))) if hasattr(dataset, "__len__") else iter(dataset)
     inputs: list[Tensor] = []
     labels: list[int] = []
-    for number, (item, label) in enumerate(items):
+    for number, pair in enumerate(items):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise DataError(
+                f"item {number} of the dataset is of type {type(pair).__name__}; expected a pair (input, label)"
+            )
+        item, label = pair
         inputs.append(_as_tensor(item))
         labels.append(int(label))
         if inputs[-1].shape != inputs[0].shape:
@@ -157,6 +171,10 @@ def _gathered(dataset: Any) -> Pair:
     if not inputs:
         raise DataError("the dataset is empty")
     return torch.stack(inputs), torch.tensor(labels)
+
+
+def _labels(given: Values | None) -> Tensor | None:
+    return None if given is None else torch.as_tensor(given)
 
 
 def _as_tensor(item: Any) -> Tensor:

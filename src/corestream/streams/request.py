@@ -27,6 +27,8 @@ class Request:
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise ConfigError(f"seed={self.seed!r}: expected a whole number")
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}; allowed are 0, 1, 2, …")
         for name in ("noise", "label_noise"):
             share = getattr(self, name)
             if (

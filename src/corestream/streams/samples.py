@@ -25,6 +25,8 @@ class AnySamples(Protocol):
     @property
     def is_noise(self) -> Tensor: ...
     @property
+    def dtype(self) -> torch.dtype: ...
+    @property
     def tasks(self) -> Tensor | None: ...
     @property
     def scale(self) -> "Scale | None": ...
@@ -79,6 +81,11 @@ class Samples:
         return (
             torch.zeros(len(self), dtype=torch.bool) if self.corruption is None else self.corruption.is_noise
         )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the inputs arrive as: whole numbers stay, everything else becomes floats."""
+        return torch.int64 if self.images.dtype == torch.int64 else torch.float32
 
     @property
     def stays_bytes(self) -> bool:
@@ -139,6 +146,10 @@ class JointSamples:
         return torch.cat([part.is_noise for part in self.parts])
 
     @property
+    def dtype(self) -> torch.dtype:
+        return self.parts[0].dtype
+
+    @property
     def scale(self) -> Scale | None:
         return self.parts[0].scale
 
@@ -152,9 +163,9 @@ class JointSamples:
         return torch.cat(tasks) if tasks else None
 
     def pixels(self, device: torch.device) -> tuple[Tensor, Scale | None]:
-        """Bytes where every task has bytes of the same scale, else floats; one task is drawn at a time."""
+        """Bytes where every task has bytes of the same scale, else as they arrive; one task is drawn at a time."""
         as_bytes = self.stays_bytes
-        dtype = torch.uint8 if as_bytes else torch.float32
+        dtype = torch.uint8 if as_bytes else self.dtype
         joined = torch.empty((len(self), *self.shape), dtype=dtype, device=device)
         for part, place in zip(
             self.parts, torch.split(joined, [len(part) for part in self.parts]), strict=True

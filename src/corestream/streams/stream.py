@@ -43,7 +43,7 @@ class Stream(Sequence[Task]):
 
     name: str
     scenario: str
-    input_shape: tuple[int, int, int]
+    input_shape: tuple[int, ...]
     num_classes: int
     batch_size: int
     plans: tuple[Plan, ...] = field(repr=False)

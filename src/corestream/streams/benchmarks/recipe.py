@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from corestream.errors import ConfigError
 from corestream.streams.corruption import corrupt
 from corestream.streams.datasets import Dataset, Part
 from corestream.streams.images import Images
@@ -108,11 +109,17 @@ def rows_stream(
     request: Request, data: Dataset, groups: Sequence[Group], *, batch_size: int, scale: Scale | None = UNIT
 ) -> Stream:
     """A stream whose tasks are rows of one dataset."""
-    channels, height, width = data.train.images.shape[1:]
+    shape = tuple(data.train.images.shape[1:])
+    groups = groups[: request.cut(len(groups))]
+    if request.label_noise > 0 and all(len(group.classes) == 1 for group in groups):
+        raise ConfigError(
+            f"label_noise={request.label_noise}: no label can be flipped to another class of its task, for every task "
+            "has one class; give tasks of two classes or more"
+        )
 
     def samples(task: int, part: Part, rows: np.ndarray, clean: bool) -> Samples:
         chosen = rows_of(rows)
-        where = (part.shared, chosen, part.labels[chosen], (channels, height, width))
+        where = (part.shared, chosen, part.labels[chosen], shape)
         return class_samples(request, task, groups[task].classes, *where, scale=scale, clean=clean)
 
     def plan(task: int) -> Plan:
@@ -127,10 +134,10 @@ def rows_stream(
     return Stream(
         name=request.name,
         scenario=request.scenario,
-        input_shape=(channels, height, width),
+        input_shape=shape,
         num_classes=len(data.classes),
         batch_size=batch_size,
-        plans=tuple(plan(task) for task in range(request.cut(len(groups)))),
+        plans=tuple(plan(task) for task in range(len(groups))),
         seed=request.seed,
         class_names=data.classes,
         settings=request.settings(),

@@ -24,11 +24,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Number:
-    """An option that is a positive number; `None` leaves it to the benchmark."""
+    """An option that is a positive number; `None` leaves it to the benchmark.
+
+    `only_with` is another option and the value of it without which this one means nothing.
+    """
 
     default: float | None
     whole: bool = False
     most: float = float("inf")
+    only_with: tuple[str, str] | None = None
 
     def check(self, name: str, value: Any) -> float | None:
         if value is None and self.default is None:
@@ -45,7 +49,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark by name; `datasets` are what it reads, the first of `scenarios` is the default."""
+    """A benchmark by name; `datasets` are what it reads.
+
+    The first of `scenarios` is the default, unless `usual_scenario` tells it from the options given.
+    """
 
     name: str
     summary: str
@@ -53,6 +60,7 @@ class Benchmark:
     datasets: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ("domain",)
     options: Mapping[str, Choice | Number] = field(default_factory=dict, repr=False)
+    usual_scenario: Callable[[Mapping[str, Any]], str] | None = field(default=None, repr=False)
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The given options over the defaults; a wrong one is an error that lists the right ones."""
@@ -61,14 +69,30 @@ class Benchmark:
             raise ConfigError(
                 f"{self.name} has no option {unknown[0]!r}; its options: {', '.join(self.options)}"
             )
-        return {
+        checked = {
             name: option.check(name, given[name]) if name in given else option.default
             for name, option in self.options.items()
         }
+        for name, (other, needed) in self.idle(checked).items():
+            if checked[name] != self.options[name].default:  # a run's record holds the defaults of all
+                raise ConfigError(
+                    f"{name}={checked[name]}: only {other}={needed} takes it, and {other} is {checked[other]}"
+                )
+        return checked
 
-    def checked_scenario(self, scenario: str | None) -> str:
+    def idle(self, options: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+        """The options that mean nothing beside the others, each with the option and the value it would need."""
+        return {
+            name: option.only_with
+            for name, option in self.options.items()
+            if isinstance(option, Number)
+            and option.only_with is not None
+            and options[option.only_with[0]] != option.only_with[1]
+        }
+
+    def checked_scenario(self, scenario: str | None, options: Mapping[str, Any] | None = None) -> str:
         if scenario is None:
-            return self.scenarios[0]
+            return self.usual_scenario(options or {}) if self.usual_scenario else self.scenarios[0]
         if scenario not in self.scenarios:
             raise ConfigError(f"scenario={scenario!r}: {self.name} has {' and '.join(self.scenarios)}")
         return scenario

@@ -101,6 +101,7 @@ SOURCES = {
                 "https://ossci-datasets.s3.amazonaws.com/mnist/",
                 "https://storage.googleapis.com/cvdf-datasets/mnist/",
             ),
+            megabytes=11.6,
         ),
         Source(
             "fashion-mnist",
@@ -114,6 +115,7 @@ SOURCES = {
                 "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
                 "https://fashion-mnist.s3.eu-central-1.amazonaws.com/",
             ),
+            megabytes=30.9,
         ),
         Source(
             "notmnist",
@@ -127,6 +129,7 @@ SOURCES = {
                 "https://yaroslavvb.com/upload/notMNIST/",
                 "https://commondatastorage.googleapis.com/books1000/",
             ),
+            megabytes=8.5,
         ),
         Source(
             "cifar10",
@@ -145,6 +148,7 @@ SOURCES = {
                     unpack="cifar-10-batches-py",
                 ),
             ),
+            megabytes=186.2,
         ),
         Source(
             "cifar100",
@@ -163,6 +167,7 @@ SOURCES = {
                     unpack="cifar-100-python",
                 ),
             ),
+            megabytes=186.3,
         ),
         Source(
             "svhn",
@@ -176,6 +181,7 @@ SOURCES = {
                 "https://ufldl.stanford.edu/housenumbers/",
                 "https://cseweb.ucsd.edu/~weijian/static/datasets/svhn/",
             ),
+            megabytes=246.3,
         ),
         Source(
             "gtsrb",
@@ -188,6 +194,7 @@ SOURCES = {
                 GTSRB_MD5,
                 "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/",
             ),
+            megabytes=276.6,
         ),
         Source(
             "tiny-imagenet",
@@ -196,6 +203,7 @@ SOURCES = {
             (100_000, 10_000),
             _in_folder("tiny-imagenet", TINY_MD5),
             _each("tiny-imagenet", TINY_MD5, "https://cs231n.stanford.edu/"),
+            megabytes=248.1,
         ),
     )
 }

@@ -10,7 +10,7 @@ from corestream.streams.images import Images
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """`images` [n, C, H, W] uint8 and `labels` [n] int64."""
+    """`images` [n, C, H, W] uint8 (a user's own: floats and vectors too) and `labels` [n] int64."""
 
     images: Tensor
     labels: Tensor

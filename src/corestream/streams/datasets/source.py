@@ -22,7 +22,8 @@ class Download:
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset by name. `files` maps each file, relative to the data folder, to the published MD5."""
+    """A dataset by name. `files` maps each file, relative to the data folder, to the published MD5;
+    all of them together have about so many `megabytes`."""
 
     name: str
     summary: str
@@ -30,9 +31,15 @@ class Source:
     published: tuple[int, int] = (0, 0)
     files: dict[str, str] = field(default_factory=dict, repr=False)
     downloads: tuple[Download, ...] = field(default=(), repr=False)
+    megabytes: float = 0.0
 
     def missing(self, root: Path) -> list[str]:
         return [file for file in self.files if not os.path.isfile(root / file)]
+
+    def looks_sampled(self, root: Path) -> bool:
+        """Whether the files, all there, have less than half the published size; nothing is read."""
+        size = sum(os.path.getsize(root / file) for file in self.files)
+        return size < 0.5e6 * self.megabytes
 
     def sample_note(self, found: tuple[int, int]) -> str:
         """Text for cards and figures where the files hold fewer images than were published."""
