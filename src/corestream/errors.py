@@ -19,3 +19,7 @@ class NonFiniteError(CorestreamError, ArithmeticError):
 
 class RunError(CorestreamError):
     """A run, a checkpoint or a study that cannot go on: torn, foreign, locked, failed."""
+
+
+class CorestreamWarning(UserWarning):
+    """Something was left out or is not as asked for, and the rest goes on. The command line prints it without the place in the code."""

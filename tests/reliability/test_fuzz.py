@@ -27,7 +27,14 @@ from corestream.streams.datasets.idx import read_idx
 from corestream.streams.datasets.notmnist import read_notmnist
 from corestream.streams.datasets.svhn import read_svhn
 from corestream.studies import checkpoint
-from corestream.studies.config import RunConfig, default_settings, make_config, override, read_config
+from corestream.studies.config import (
+    RunConfig,
+    default_settings,
+    make_config,
+    override,
+    read_config,
+    written_digest,
+)
 from corestream.studies.events import EventLog, read_events
 from corestream.studies.execute import read_accuracy, read_memory
 from corestream.studies.files import write_json
@@ -351,7 +358,8 @@ def test_events(tmp_path):
 @pytest.mark.parametrize("name", ["config.json", "accuracy.json", "memory.safetensors"])
 def test_run_folders(tmp_path, name):
     config = make_config("rotated-digits", "ocs")
-    write_json(tmp_path / "config.json", {"config": config.to_dict(), "environment": {}})
+    record = {"config": config.to_dict(), "format": 2, "environment": {}}
+    write_json(tmp_path / "config.json", record)
     write_json(tmp_path / "accuracy.json", {"status": "done", "matrix": [[0.5]], "digest": config.digest()})
     (tmp_path / "memory.safetensors").write_bytes(save({"inputs": torch.rand(3, 1, 2, 2)}))
     read = {
@@ -367,6 +375,8 @@ def test_run_folders(tmp_path, name):
         with only_our_errors():
             found = read.get(name, lambda: read_memory(tmp_path))()
             assert isinstance(found, RunConfig | dict)
+        with only_our_errors():
+            assert len(written_digest(tmp_path / "config.json")) == 16
 
     fuzz()
 

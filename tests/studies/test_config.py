@@ -1,10 +1,18 @@
 import dataclasses
+import shutil
 
 import pytest
 
 from corestream.errors import ConfigError
-from corestream.studies.config import RunConfig, make_config, read_config, run_settings
-from corestream.studies.files import write_json
+from corestream.studies.config import (
+    FORMAT,
+    RunConfig,
+    make_config,
+    read_config,
+    run_settings,
+    written_digest,
+)
+from corestream.studies.files import canonical, sha256, write_json
 
 
 def test_the_digest_is_that_of_the_configuration_and_the_seed():
@@ -101,3 +109,109 @@ def test_the_network_for_a_folder_follows_the_size_of_its_pictures(tmp_path):
 def test_settings_that_are_not_finite_are_refused():
     with pytest.raises(ConfigError, match="finite"):
         RunConfig("rotated-digits", "ocs", settings={"lr": float("nan")})
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A folder of two classes; what is in the files does not matter here."""
+    folder = tmp_path / "pictures"
+    for name in ("cat/a.png", "cat/b.png", "dog/a.png"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"picture")
+    return folder
+
+
+def add_a_file(folder):
+    (folder / "dog" / "b.png").write_bytes(b"picture")
+
+
+def remove_a_file(folder):
+    (folder / "cat" / "b.png").unlink()
+
+
+def rename_a_file(folder):
+    (folder / "cat" / "b.png").rename(folder / "cat" / "c.png")
+
+
+def move_a_file(folder):
+    (folder / "cat" / "b.png").rename(folder / "dog" / "b.png")
+
+
+def replace_a_file(folder):
+    (folder / "cat" / "b.png").write_bytes(b"another picture")
+
+
+def add_a_class(folder):
+    (folder / "owl").mkdir()
+
+
+CHANGES = [add_a_file, remove_a_file, rename_a_file, move_a_file, replace_a_file, add_a_class]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_pictures_in_a_folder_are_another_run(pictures, change):
+    before = make_config(f"folder:{pictures}", "ocs")
+    change(pictures)
+    assert make_config(f"folder:{pictures}", "ocs").digest() != before.digest()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("half", ["train", "test"])
+def test_so_are_changed_pictures_in_either_half(pictures, tmp_path, half, change):
+    for name in ("train", "test"):
+        shutil.copytree(pictures, tmp_path / "halves" / name)
+    before = make_config(f"folder:{tmp_path}/halves", "ocs")
+    change(tmp_path / "halves" / half)
+    assert make_config(f"folder:{tmp_path}/halves", "ocs").digest() != before.digest()
+
+
+def test_a_folder_put_back_from_a_copy_is_the_same_run(pictures, tmp_path):
+    before = make_config(f"folder:{pictures}", "ocs")
+    shutil.copytree(pictures, tmp_path / "copy", copy_function=shutil.copyfile)
+    shutil.rmtree(pictures)
+    (tmp_path / "copy").rename(pictures)
+    assert make_config(f"folder:{pictures}", "ocs").digest() == before.digest()
+
+
+def test_what_the_stream_does_not_read_makes_no_other_run(pictures):
+    before = make_config(f"folder:{pictures}", "ocs")
+    (pictures / "README.txt").write_text("about the pictures")
+    (pictures / "cat" / ".thumbnails").write_bytes(b"small pictures")
+    (pictures / "cat" / "more").mkdir()
+    assert make_config(f"folder:{pictures}", "ocs").digest() == before.digest()
+
+
+def test_a_link_to_nowhere_is_no_error(pictures):
+    (pictures / "cat" / "gone.png").symlink_to(pictures / "nowhere.png")
+    assert make_config(f"folder:{pictures}", "ocs").fingerprint
+
+
+def test_only_a_folder_has_a_fingerprint_and_it_survives_its_file(pictures, tmp_path):
+    config = make_config(f"folder:{pictures}", "ocs")
+    write_json(tmp_path / "config.json", {"config": config.to_dict(), "environment": {}})
+    assert read_config(tmp_path / "config.json")[0] == config
+    assert "fingerprint" not in make_config("rotated-digits", "ocs").to_dict()
+
+
+def test_the_usual_scenario_of_a_folder_follows_its_split(pictures):
+    assert make_config(f"folder:{pictures}", "ocs").scenario == "task"
+    assert make_config(f"folder:{pictures}", "ocs", options={"split": "time"}).scenario == "domain"
+
+
+def write_record(path, **more):
+    config = make_config("rotated-digits", "ocs").to_dict()
+    write_json(path, {"config": config, "environment": {}, **more})
+    return {number: sha256(canonical({"format": number, **config}))[:16] for number in (1, 2, 3)}
+
+
+def test_a_written_digest_is_that_of_its_own_format(tmp_path):
+    path = tmp_path / "config.json"
+    digests = write_record(path, format=3)
+    assert written_digest(path) == digests[3]
+    assert digests[FORMAT] == make_config("rotated-digits", "ocs").digest()
+
+
+def test_a_record_without_a_format_is_of_the_first(tmp_path):
+    path = tmp_path / "config.json"
+    digests = write_record(path)
+    assert written_digest(path) == digests[1]

@@ -4,11 +4,13 @@ import signal
 import pytest
 import torch
 
-from corestream.errors import RunError
+from corestream.errors import ConfigError, RunError
 from corestream.studies import environment, execute
-from corestream.studies.config import make_config
+from corestream.studies.config import FORMAT, make_config
 from corestream.studies.drive import Options
 from corestream.studies.events import EventLog, read_events
+from corestream.studies.locks import LockedError, locked
+from corestream.studies.lockstep import make_runs_together
 from corestream.studies.stopping import Interrupted, StopRequest
 
 ONE_THREAD = Options(threads=1)
@@ -136,3 +138,87 @@ def test_deterministic_kernels_are_asked_for_and_let_go(tmp_path):
     finally:
         environment.prepare_device("cpu", deterministic=False)
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+REFUSED = {
+    "a task too many": {"tasks": 11},
+    "a memory too small": {"overrides": {"capacity": 1}},
+    "a batch too large": {"overrides": {"batch_size": 2000}},
+    "no such parameter": {"overrides": {"parameters": "foo"}},
+}
+
+
+@pytest.mark.parametrize("choices", REFUSED.values(), ids=REFUSED)
+def test_a_refused_configuration_leaves_no_folder(tmp_path, choices):
+    with pytest.raises(ConfigError):
+        execute.execute(make_config("rotated-digits", "ocs", **choices), tmp_path, ONE_THREAD)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nor_does_one_among_runs_made_side_by_side(tmp_path):
+    refused = make_config("rotated-digits", "ocs", tasks=11)
+    (outcome,) = make_runs_together([refused], tmp_path, lanes=1)
+    assert (outcome.status, outcome.error[:9]) == ("failed", "tasks=11:")
+    assert list(tmp_path.iterdir()) == []
+
+
+def refuse(*arguments, **keywords):
+    raise ConfigError("refused on purpose")
+
+
+def refuse_loggers(names, config, folder):
+    """As one logger has written and the next one is not installed."""
+    (folder / "tensorboard").mkdir()
+    (folder / "tensorboard" / "events").write_text("begun")
+    refuse()
+
+
+def test_a_logger_that_is_not_there_leaves_no_folder(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "make_loggers", refuse_loggers)
+    with pytest.raises(ConfigError):
+        execute.execute(config, tmp_path, ONE_THREAD)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_first_step_that_is_refused_leaves_no_folder(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(execute.Run, "step", refuse)
+    with pytest.raises(ConfigError):
+        execute.execute(config, tmp_path, ONE_THREAD)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_later_step_that_is_refused_is_recorded(config, tmp_path, monkeypatch):
+    step = execute.Run.step
+    monkeypatch.setattr(execute.Run, "step", lambda run: refuse() if run.position.step == 3 else step(run))
+    with pytest.raises(ConfigError):
+        execute.execute(config, tmp_path, ONE_THREAD)
+    assert names(tmp_path / config.digest()) == ["started", "failed"]
+
+
+@pytest.mark.parametrize("where", ["make_run", "make_loggers"])
+def test_a_folder_that_was_there_with_content_stays_when_its_run_is_refused(
+    config, tmp_path, monkeypatch, where
+):
+    folder = tmp_path / config.digest()
+    folder.mkdir()
+    EventLog(folder).write("failed", error="the process was killed")
+    monkeypatch.setattr(execute, where, refuse)
+    with pytest.raises(ConfigError):
+        execute.execute(config, tmp_path, ONE_THREAD)
+    assert (names(folder)[0], names(folder)[-1]) == ("failed", "failed")
+    assert len(names(folder)) > 1
+
+
+def test_a_run_that_another_process_holds_stays_whole(tmp_path):
+    config = make_config("rotated-digits", "ocs", tasks=11)
+    folder = tmp_path / config.digest()
+    folder.mkdir()
+    with locked(folder), pytest.raises(LockedError):
+        execute.execute(config, tmp_path, ONE_THREAD)
+    assert (folder / "lock").exists()
+
+
+def test_a_run_says_which_format_its_digest_is_of(config, tmp_path):
+    execute.execute(config, tmp_path, ONE_THREAD)
+    record = json.loads((tmp_path / config.digest() / "config.json").read_text())
+    assert record["format"] == FORMAT

@@ -31,3 +31,13 @@ def test_a_second_holder_is_refused_and_told_who_holds_it(tmp_path):
 def test_a_folder_nobody_worked_in_is_not_locked(tmp_path):
     assert not is_locked(tmp_path)
     assert not (tmp_path / "lock").exists()
+
+
+def test_a_lock_that_was_removed_at_the_door_is_nobodys(tmp_path, monkeypatch):
+    def flock(file, operation):
+        """Another process gives its folder up in the moment before this one has the lock."""
+        (tmp_path / "lock").unlink()
+
+    monkeypatch.setattr("corestream.studies.locks.fcntl.flock", flock)
+    with pytest.raises(LockedError, match="has just removed"), locked(tmp_path):
+        pass

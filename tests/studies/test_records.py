@@ -38,6 +38,48 @@ def test_cutting_back_forgets_what_came_after_and_goes_on(tmp_path):
     assert np.load(path).ravel().tolist() == [0, 1, 2, 3, 40]
 
 
+def test_a_wider_row_widens_the_rows_before_it(tmp_path):
+    array = GrowingArray(tmp_path / "picks.npy", fill=-1)
+    array.append(torch.tensor([1]))
+    array.append(torch.tensor([2, 3]))  # waits beside a narrower one
+    array.flush()
+    array.append(torch.tensor([4, 5, 6]))  # comes after narrower ones were written
+    assert array.flush() == 3
+    array.append(torch.tensor([7]))
+    array.flush()
+    assert np.load(tmp_path / "picks.npy").tolist() == [[1, -1, -1], [2, 3, -1], [4, 5, 6], [7, -1, -1]]
+
+
+def test_wider_scores_widen_with_what_stands_for_none(tmp_path):
+    records = Records(tmp_path, ("scores",))
+    for batch_size in (3, 5):
+        scores = dict.fromkeys(("similarity", "diversity", "affinity", "total"), torch.ones(batch_size))
+        records.add(torch.tensor([0]), SimpleNamespace(**scores), batch_size)
+        records.flush()
+    found = np.load(tmp_path / "scores.npy")
+    assert found.shape == (2, 5, 4)
+    assert np.isnan(found[0, 3:]).all()
+    assert (found[0, :3] == 1).all()
+    assert (found[1] == 1).all()
+
+
+@pytest.mark.parametrize("flushed_before_the_kill", [False, True])
+def test_a_file_cut_back_and_widened_again_has_the_same_bytes(tmp_path, flushed_before_the_kill):
+    rows = [torch.arange(width) for width in (2, 2, 3, 120, 1)]
+
+    def write(path, start, end):
+        array = GrowingArray(path, fill=-1)
+        array.cut(start)
+        for row in rows[start:end]:
+            array.append(row)
+            array.flush()
+
+    write(tmp_path / "whole.npy", 0, 5)
+    write(tmp_path / "torn.npy", 0, 4 if flushed_before_the_kill else 2)
+    write(tmp_path / "torn.npy", 2, 5)
+    assert (tmp_path / "torn.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
 def test_a_file_with_fewer_rows_than_the_checkpoint_is_refused(tmp_path):
     array = GrowingArray(tmp_path / "picks.npy", fill=-1)
     array.append(torch.tensor([1]))

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from corestream import learners
+from corestream.errors import ConfigError, DataError
 from corestream.studies.config import make_config
 from corestream.studies.run import make_run
 
@@ -107,3 +109,40 @@ def test_the_share_done_rises_from_zero_to_one(tmp_path):
         shares.append(run.share_done)
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
+
+
+def test_a_batch_that_a_task_cannot_fill_is_refused(tmp_path):
+    config = make_config("rotated-digits", "finetune", overrides={"batch_size": 1298})
+    with pytest.raises(ConfigError, match=r"batch_size is 1298; task 0 has only 1,297 training samples"):
+        make_run(config, tmp_path)
+    whole = make_config("rotated-digits", "finetune", tasks=1, overrides={"batch_size": 1297, "sweeps": 1})
+    assert work(whole, tmp_path / "whole").position.step == 1
+    joint = make_config("rotated-digits", "multitask", tasks=2, overrides={"batch_size": 1298})
+    assert len(make_run(joint, tmp_path).training) == 1
+
+
+def test_a_later_task_that_cannot_fill_a_batch_is_found_before_the_first_step(tmp_path):
+    config = make_config("rotated-digits", "finetune", seed=1, imbalanced=True, overrides={"batch_size": 350})
+    with pytest.raises(ConfigError, match="task 1 has only 343 training samples"):
+        make_run(config, tmp_path)
+
+
+def test_a_setting_that_the_learner_does_not_take_is_told_as_one(tmp_path):
+    config = make_config("rotated-digits", "ocs", overrides={"parameters": "foo"})
+    with pytest.raises(ConfigError, match="no parameter or module named 'foo'"):
+        make_run(config, tmp_path)
+
+
+def test_a_run_does_not_go_on_with_other_pictures_than_it_began_with(tmp_path):
+    for label in ("cat", "dog"):
+        (tmp_path / "pictures" / label).mkdir(parents=True)
+        for number in range(10):
+            Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / "pictures" / label / f"{number}.bmp")
+    overrides = {"network": "mlp", "sweeps": 1, "batch_size": 4}
+    config = make_config(
+        f"folder:{tmp_path}/pictures", "finetune", options={"image_size": 8}, overrides=overrides
+    )
+    work(config, tmp_path / "run", until=1)
+    (tmp_path / "pictures" / "cat" / "0.bmp").unlink()
+    with pytest.raises(DataError, match="no longer holds the pictures"):
+        work(config, tmp_path / "run")

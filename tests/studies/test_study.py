@@ -7,6 +7,7 @@ from corestream.studies.config import make_config
 from corestream.studies.drive import Options
 from corestream.studies.events import EventLog
 from corestream.studies.execute import execute
+from corestream.studies.files import canonical, sha256
 from corestream.studies.study import RunSet, read_run, read_runs
 from corestream.studies.tables import make_cell
 
@@ -78,3 +79,48 @@ def test_a_folder_that_was_tampered_with_is_not_taken(two):
 def test_no_process_at_all_is_refused(two):
     with pytest.raises(ConfigError, match="jobs is 0"):
         two.make(jobs=0)
+
+
+@pytest.fixture
+def old(two):
+    """The folder of a run that was made by the first format, which no file named."""
+    record = two.configs[0].to_dict()
+    digest = sha256(canonical({"format": 1, **record}))[:16]
+    folder = (two.out / two.configs[0].digest()).rename(two.out / digest)
+    for name in ("config.json", "accuracy.json"):
+        content = json.loads((folder / name).read_text())
+        content.pop("format", None)
+        (folder / name).write_text(json.dumps({**content, "digest": digest}))
+    return folder
+
+
+def test_a_run_of_an_older_format_is_read(two, old):
+    (result,) = read_runs(two.out)
+    assert (result.status, result.folder) == ("done", old)
+
+
+def test_a_run_of_an_older_format_is_never_taken_for_one_of_now(two, old):
+    assert [config.seed for config in two.missing()] == [0, 1]
+    old.rename(two.out / two.configs[0].digest())
+    with pytest.raises(RunError, match="belongs to another configuration"):
+        two.results()
+
+
+def test_an_older_run_whose_configuration_was_changed_is_not_taken(two, old):
+    path = old / "config.json"
+    record = json.loads(path.read_text())
+    record["config"]["seed"] = 7
+    path.write_text(json.dumps(record))
+    with pytest.raises(RunError, match="belongs to another configuration"):
+        read_run(old)
+
+
+@pytest.mark.parametrize("name", ["config.json", "accuracy.json", "events.jsonl"])
+def test_a_damaged_run_is_named_and_the_others_are_read(two, name):
+    other = configure(1)
+    execute(other, two.out, Options(threads=1))
+    damaged = two.out / other.digest() / name
+    damaged.write_text("{\n")
+    with pytest.warns(UserWarning, match=str(damaged)):
+        (result,) = read_runs(two.out)
+    assert result.seed == 0

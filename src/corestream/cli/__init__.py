@@ -2,13 +2,15 @@
 
 import signal
 import sys
+import warnings
+from collections.abc import Callable
 from types import FrameType
 
 import typer
 
 from corestream.cli import compare, data, demo, listing, paper, report, run, show
 from corestream.cli.hyperparameters import with_hyperparameters
-from corestream.errors import ConfigError, CorestreamError
+from corestream.errors import ConfigError, CorestreamError, CorestreamWarning
 from corestream.studies.stopping import Interrupted
 
 app = typer.Typer(
@@ -31,6 +33,7 @@ def main() -> None:
     """0 done, 1 failed, 2 wrong name or option, 130 and 143 after SIGINT and SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
+    warnings.formatwarning = _format_warning
     try:
         app()
     except Interrupted as interruption:
@@ -44,6 +47,20 @@ def main() -> None:
 def _leave(signum: int, frame: FrameType | None) -> None:
     """Where no run has its own handler, end at once, through every `finally`."""
     sys.exit(128 + signum)
+
+
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+    *,
+    usual: Callable[..., str] = warnings.formatwarning,
+) -> str:
+    if issubclass(category, CorestreamWarning):
+        return f"corestream: {message}\n"
+    return usual(message, category, filename, lineno, line)
 
 
 def _complain(error: Exception) -> None:

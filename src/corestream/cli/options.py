@@ -117,5 +117,7 @@ def split_names(text: str | None) -> tuple[str, ...] | None:
         return None
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     if not names:
-        raise ConfigError(f"{text!r} names nothing; give names with commas between them, or leave the option out")
+        raise ConfigError(
+            f"{text!r} names nothing; give names with commas between them, or leave the option out"
+        )
     return names

@@ -50,7 +50,7 @@ def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, An
     scenario, options = config.get("scenario"), dict(config.get("options", {}))
     try:
         known = description(config["benchmark"])
-        usual_scenario, usual = known.checked_scenario(None), known.checked_options({})
+        usual_scenario, usual = known.checked_scenario(None, options), known.checked_options({})
     except (KeyError, ConfigError):  # a benchmark of another version
         return scenario, options
     unusual = {name: value for name, value in options.items() if name not in usual or usual[name] != value}

@@ -3,7 +3,8 @@
 import dataclasses
 import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from corestream.errors import ConfigError
 from corestream.streams.benchmarks.registry import Benchmark
 from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies.files import canonical, parse_json, sha256
+from corestream.studies.fingerprint import fingerprint
 from corestream.studies.names import check_name
 from corestream.studies.values import convert
 
@@ -41,6 +43,7 @@ class RunConfig:
     record: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)  # what only some benchmarks take
     settings: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""  # of the pictures in a folder; a benchmark's are known by its name
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -62,6 +65,8 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if not self.fingerprint:  # so that it changes no digest where there is none
+            del plain["fingerprint"]
         return {**plain, "record": list(self.record)}
 
     @staticmethod
@@ -77,7 +82,7 @@ class RunConfig:
 
     def digest(self) -> str:
         """Names the run's folder: equal exactly for equal configurations, seed included."""
-        return sha256(canonical({"format": FORMAT, **self.to_dict()}))[:16]
+        return _digest(FORMAT, self.to_dict())
 
     def without_seed(self) -> dict[str, Any]:
         """What runs must share to be averaged."""
@@ -101,8 +106,11 @@ def make_config(
     config = RunConfig(benchmark, method, protocol=protocol, **choices)
     known = description(config.benchmark)
     # a default said aloud is no other run
-    scenario, options = known.checked_scenario(config.scenario), known.checked_options(config.options)
-    config = dataclasses.replace(config, scenario=scenario, options=options)
+    options = known.checked_options(config.options)
+    scenario = known.checked_scenario(config.scenario, options)
+    config = dataclasses.replace(
+        config, scenario=scenario, options=options, fingerprint=fingerprint_of(benchmark)
+    )
     settings = _fitting(default_settings(config), config, dict(overrides or {}))
     return dataclasses.replace(config, settings=dataclasses.asdict(settings))
 
@@ -110,6 +118,11 @@ def make_config(
 def description(benchmark: str) -> Benchmark:
     """What may be asked of a benchmark, or of a folder of pictures."""
     return streams.FOLDER if benchmark.startswith(FOLDER) else streams.BENCHMARKS[benchmark]
+
+
+def fingerprint_of(benchmark: str) -> str:
+    """Of the pictures that are in a folder now, empty for a benchmark with a name."""
+    return fingerprint(Path(benchmark.removeprefix(FOLDER))) if benchmark.startswith(FOLDER) else ""
 
 
 def _fitting(settings: Any, config: RunConfig, overrides: dict[str, Any]) -> Any:
@@ -177,16 +190,37 @@ def setting_types(settings: Any) -> dict[str, Any]:
 
 def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration and the environment in a run's config.json."""
+    with _telling_damage(path):
+        record = _read_record(path)
+        return RunConfig.from_dict(record["config"]), record["environment"]
+
+
+def written_digest(path: Path) -> str:
+    """The digest that the configuration in a run's config.json had when it was written, by the format of that time."""
+    with _telling_damage(path):
+        record = _read_record(path)
+        return _digest(record.get("format", 1), record["config"])  # the first one was not written down
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    record = parse_json(path.read_bytes())
+    if not isinstance(record["config"], dict) or not isinstance(record["environment"], dict):
+        raise ValueError("config and environment are not objects")
+    return record
+
+
+@contextmanager
+def _telling_damage(path: Path) -> Iterator[None]:
     try:
-        record = parse_json(path.read_bytes())
-        config, environment = record["config"], record["environment"]
-        if not isinstance(config, dict) or not isinstance(environment, dict):
-            raise ValueError("config and environment are not objects")
-        return RunConfig.from_dict(config), environment
+        yield
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(
             f"{path} is damaged ({error}); remove {path.parent} to make this run again"
         ) from error
+
+
+def _digest(number: int, config: Mapping[str, Any]) -> str:
+    return sha256(canonical({"format": number, **config}))[:16]
 
 
 def _plain(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from corestream.studies.events import EventLog
+from corestream.studies.events import EventLog, seconds_in_task
 from corestream.studies.loggers import Logger
 from corestream.studies.metrics import peak_bytes
 from corestream.studies.run import Run
@@ -62,7 +62,8 @@ class Driver:
         now = time.monotonic()
         self._began, self._began_share = now, run.share_done
         self._saved, self._saved_step = now, run.position.step
-        self._reported = self._task_began = now
+        self._reported = now
+        self._task_began = now - seconds_in_task(run.folder, run.position.step)
 
     def drive(self) -> None:
         while not self.run.finished:
@@ -86,7 +87,12 @@ class Driver:
         self.run.check()
         self.run.save()
         self._saved, self._saved_step = time.monotonic(), self.run.position.step
-        self.events.write("checkpoint", step=self._saved_step, seconds=round(self._saved - began, 4))
+        self.events.write(
+            "checkpoint",
+            step=self._saved_step,
+            seconds=round(self._saved - began, 4),
+            task_seconds=round(self._saved - self._task_began, 3),
+        )
 
     def _stop(self, signum: int) -> None:
         self.save()

@@ -45,6 +45,20 @@ def read_events(folder: Path) -> list[dict[str, Any]]:
     return [_parse(path, number, line) for number, line in enumerate(lines[:-1], 1)]
 
 
+def seconds_in_task(folder: Path, step: int) -> float:
+    """How long the task that was open at a checkpoint had been worked on by then."""
+    try:
+        events = read_events(folder)
+    except RunError:  # whoever reads the result is told; a run that could go on does
+        return 0.0
+    spent = [event.get("task_seconds") for event in events if _is_checkpoint(event, step)]
+    return float(spent[-1]) if spent and isinstance(spent[-1], int | float) else 0.0
+
+
+def _is_checkpoint(event: dict[str, Any], step: int) -> bool:
+    return event["event"] == "checkpoint" and event.get("step") == step
+
+
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         event = parse_json(line)

@@ -1,6 +1,7 @@
 """A run from its configuration to its result: the lock, the files, the signals, and what became of it."""
 
 import errno
+import shutil
 import traceback
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -12,10 +13,10 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor
 
-from corestream.errors import NonFiniteError, RunError
+from corestream.errors import ConfigError, NonFiniteError, RunError
 from corestream.gradients.calling import leaves
 from corestream.studies import checkpoint
-from corestream.studies.config import RunConfig, read_config
+from corestream.studies.config import FORMAT, RunConfig, read_config
 from corestream.studies.drive import Driver, Options, Report
 from corestream.studies.environment import environment, prepare_device
 from corestream.studies.events import EventLog, read_events
@@ -39,7 +40,8 @@ def execute(
 ) -> dict[str, Any]:
     """Make the run, or finish it, or find it made; returns the content of its accuracy.json.
 
-    A run that diverges is a result, marked as such; any other failure is recorded in events.jsonl and raised.
+    A run that diverges is a result, marked as such; any other failure is recorded in events.jsonl and raised. A configuration
+    that is refused before the first step leaves no folder.
     """
     folder = out / config.digest()
     found = read_accuracy(folder, config)
@@ -56,15 +58,19 @@ def execute(
         raise RunError(f"the run in {folder} stopped: {error}{room}") from error
 
 
-def read_accuracy(folder: Path, config: RunConfig | None = None) -> dict[str, Any] | None:
-    """What a finished or diverged run found, None where it is not finished; damage is a RunError."""
+def read_accuracy(folder: Path, whose: RunConfig | str | None = None) -> dict[str, Any] | None:
+    """What a finished or diverged run found, None where it is not finished; damage is a RunError.
+
+    So is a result that is not `whose`, a configuration's or its digest's.
+    """
     path = folder / "accuracy.json"
     if not path.exists():
         return None
     found = read_json(path)
     if found.get("status") not in (DONE, DIVERGED) or not isinstance(found.get("matrix"), list):
         raise RunError(f"{path} is not a run's result; remove {folder} to make this run again")
-    if config is not None and found.get("digest") != config.digest():
+    digest = whose.digest() if isinstance(whose, RunConfig) else whose
+    if digest is not None and found.get("digest") != digest:
         raise RunError(f"{path} belongs to another configuration ({found.get('digest')}); remove {folder}")
     return found
 
@@ -105,8 +111,20 @@ def _work(
     report: Report | None,
     stop: StopRequest,
 ) -> dict[str, Any]:
+    fresh = _is_fresh(folder)
     run = begin(config, folder, options, events)
-    loggers = make_loggers(options.loggers, config, folder)
+    try:
+        return _drive(run, options, events, report, stop)
+    except ConfigError:
+        if fresh and run.position.step == 0:
+            _discard(folder)
+        raise
+
+
+def _drive(
+    run: Run, options: Options, events: EventLog, report: Report | None, stop: StopRequest
+) -> dict[str, Any]:
+    loggers = make_loggers(options.loggers, run.config, run.folder)
     try:
         Driver(run, options, events, stop, report, loggers).drive()
     except NonFiniteError as error:
@@ -118,13 +136,39 @@ def _work(
 
 
 def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -> Run:
-    """The run of a configuration, ready for its next step: the first one, or the one after its last checkpoint."""
-    _settle_threads(folder, options)
-    prepare_device(config.device, config.deterministic)
-    _write_config(config, folder)
-    run = make_run(config, folder, data_dir=options.data_dir, offline=options.offline)
-    _resume(run, events)
-    return run
+    """The run of a configuration, ready for its next step: the first one, or the one after its last checkpoint.
+
+    Whoever calls holds the folder's lock. A folder that held nothing is removed where the configuration is refused.
+    """
+    fresh = _is_fresh(folder)
+    try:
+        _settle_threads(folder, options)
+        prepare_device(config.device, config.deterministic)
+        _write_config(config, folder)
+        run = make_run(config, folder, data_dir=options.data_dir, offline=options.offline)
+        _resume(run, events)
+        return run
+    except ConfigError:
+        if fresh:
+            _discard(folder)
+        raise
+
+
+def _is_fresh(folder: Path) -> bool:
+    """Whether nobody has written anything there but the lock."""
+    return all(path.name == "lock" for path in folder.iterdir())
+
+
+def _discard(folder: Path) -> None:
+    """Remove what a refused run has written, the lock last: from then on the folder may be another process's."""
+    with suppress(OSError):  # what cannot be removed stays, and the refusal is told all the same
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
+        (folder / "lock").unlink()
+        folder.rmdir()
 
 
 def end(run: Run, events: EventLog, status: str, note: str) -> dict[str, Any]:
@@ -138,7 +182,7 @@ def end(run: Run, events: EventLog, status: str, note: str) -> dict[str, Any]:
 
 
 def note_failure(events: EventLog, error: BaseException) -> None:
-    with suppress(OSError):  # the disk may be what failed
+    with suppress(OSError):  # the disk may be what failed, and a refused run has no folder any more
         trace = "".join(traceback.format_exception(error))
         events.write("failed", error=f"{type(error).__name__}: {error}", traceback=trace)
 
@@ -158,6 +202,7 @@ def _write_config(config: RunConfig, folder: Path) -> None:
     if not path.exists():
         record = {
             "digest": config.digest(),
+            "format": FORMAT,
             "config": config.to_dict(),
             "environment": environment(config.device),
         }

@@ -17,7 +17,10 @@ class LockedError(RunError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, or raise LockedError at once. The file stays: removing it would open a race."""
+    """Hold the folder's lock, or raise LockedError at once.
+
+    The file stays, unless its holder removes the whole folder: who waited at the door then holds a file that is nobody's.
+    """
     path = folder / "lock"
     with open(path, "a+b") as file:
         try:
@@ -27,10 +30,19 @@ def locked(folder: Path) -> Iterator[None]:
                 f"another process {_holder(path)}is already working on the run in {folder}; "
                 "wait for it, or end it and start again"
             ) from error
+        if not _is_same(file.fileno(), path):
+            raise LockedError(f"another process has just removed {folder}; start again")
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
         file.flush()
         yield
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def is_locked(folder: Path) -> bool:

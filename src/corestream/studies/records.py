@@ -1,5 +1,6 @@
 """Picks and scores of every step, on request: .npy files that grow, cut back to the checkpoint on resume."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,13 @@ import torch
 from torch import Tensor
 
 from corestream.errors import RunError
+from corestream.studies.files import write_atomically
+
+Array = np.ndarray[Any, Any]
 
 
 class GrowingArray:
-    """Rows of one shape appended to a .npy file; rows narrower than the first are filled up."""
+    """Rows appended to a .npy file; all are filled up to the width of the widest."""
 
     def __init__(self, path: Path, fill: float) -> None:
         self.path = path
@@ -27,7 +31,7 @@ class GrowingArray:
         """Write the waiting rows, and how many there are now into the header; returns that number."""
         if self._waiting:
             rows = [row.cpu().numpy() for row in self._waiting]
-            shape, kind = self._shape_and_kind(rows[0])
+            shape, kind = self._make_wide_enough(rows)
             block = np.full((len(rows), *shape), self._fill, kind)
             for place, row in zip(block, rows, strict=True):
                 place[: len(row)] = row
@@ -58,8 +62,24 @@ class GrowingArray:
                 f"{self.path} does not fit the checkpoint: {error}; remove the run's folder"
             ) from error
 
-    def _shape_and_kind(self, row: "np.ndarray[Any, Any]") -> tuple[tuple[int, ...], "np.dtype[Any]"]:
-        return self._stored() if self.rows else (row.shape, row.dtype)
+    def _make_wide_enough(self, rows: list[Array]) -> tuple[tuple[int, ...], "np.dtype[Any]"]:
+        """The shape and kind of all rows; the stored ones are written anew where a waiting one is wider."""
+        width, kind = max(len(row) for row in rows), rows[0].dtype
+        if self.rows:
+            (stored, *_), kind = self._stored()
+            if stored < width:
+                self._widen(width)
+            width = max(width, stored)
+        return (width, *rows[0].shape[1:]), kind
+
+    def _widen(self, width: int) -> None:
+        narrow = np.load(self.path)
+        wide = np.full((len(narrow), width, *narrow.shape[2:]), self._fill, narrow.dtype)
+        wide[:, : narrow.shape[1]] = narrow
+        file = io.BytesIO()
+        self._write_header(file, len(wide), wide.shape[1:], wide.dtype)
+        file.write(wide.tobytes())
+        write_atomically(self.path, file.getvalue())
 
     def _stored(self) -> tuple[tuple[int, ...], "np.dtype[Any]"]:
         with open(self.path, "rb") as file:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from corestream import learners, models, streams
+from corestream.errors import ConfigError, DataError
 from corestream.gradients import is_batch_coupled
 from corestream.learners import Learner
 from corestream.selection.scores import in_mode
 from corestream.streams import Batches, Stream
 from corestream.studies import checkpoint, randomness
-from corestream.studies.config import RunConfig, run_settings
+from corestream.studies.config import RunConfig, fingerprint_of, run_settings
 from corestream.studies.finite import FiniteWatch
 from corestream.studies.ledger import Ledger
 from corestream.studies.metrics import Evaluation, evaluate
@@ -283,15 +284,43 @@ def make_run(config: RunConfig, folder: Path, *, data_dir: Path | None = None, o
     stream = make_stream(config, data_dir=data_dir, offline=offline).to(config.device)
     settings = run_settings(config)
     training = stream.joint() if config.method == "multitask" else stream
-    model = models.for_stream(stream, settings, seed=config.seed).to(config.device)
-    learner = learners.build(
-        config.method, model, settings, stream=training, seed=config.seed, device=config.device
-    )
+    _check_batches(training, int(settings.batch_size))
+    learner = _build_learner(config, settings, stream, training)
     return Run(config, folder, stream, training, learner, settings)
 
 
+def _check_batches(training: Stream, batch_size: int) -> None:
+    """Each task must have a batch; to count samples needs no picture."""
+    if not training.drop_last:
+        return
+    for task in training:
+        if task.train.num_samples < batch_size:
+            raise ConfigError(
+                f"batch_size is {batch_size}; task {task.index} has only {task.train.num_samples:,} training samples, "
+                "and incomplete batches are dropped"
+            )
+
+
+def _build_learner(config: RunConfig, settings: Any, stream: Stream, training: Stream) -> Learner:
+    """A value that the network or the learner does not take came from the settings."""
+    try:
+        model = models.for_stream(stream, settings, seed=config.seed).to(config.device)
+        return learners.build(
+            config.method, model, settings, stream=training, seed=config.seed, device=config.device
+        )
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"method {config.method!r} cannot be built: {error}") from error
+
+
 def make_stream(config: RunConfig, *, data_dir: Path | None = None, offline: bool = False) -> Stream:
-    """The stream of a configuration: a benchmark, or pictures in a folder of the user's."""
+    """The stream of a configuration: a benchmark, or pictures in a folder of the user's, which must not have changed since."""
+    if config.fingerprint and config.fingerprint != fingerprint_of(config.benchmark):
+        raise DataError(
+            f"{config.benchmark} no longer holds the pictures that this run is made with; put them back, "
+            "or start the command anew for a run with those that are there now"
+        )
     return streams.benchmark(
         config.benchmark,
         seed=config.seed,

@@ -1,11 +1,12 @@
 """A set of configurations: which of their runs are there, making the missing ones, reading them all."""
 
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from corestream.errors import ConfigError
-from corestream.studies.config import RunConfig, read_config
+from corestream.errors import ConfigError, CorestreamError, CorestreamWarning
+from corestream.studies.config import RunConfig, read_config, written_digest
 from corestream.studies.drive import Options
 from corestream.studies.events import read_events
 from corestream.studies.execute import read_accuracy
@@ -56,12 +57,16 @@ class RunSet:
 
 
 def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
-    """The result in a run's folder, None where it has neither ended nor failed."""
-    if not (folder / "config.json").exists():
+    """The result in a run's folder, None where it has neither ended nor failed.
+
+    It must be that of `config`; where none is asked for, that of the folder's own, by whichever format it was made.
+    """
+    path = folder / "config.json"
+    if not path.exists():
         return _failed_before_it_began(folder, config)
-    written, environment = read_config(folder / "config.json")
+    written, environment = read_config(path)
     events = read_events(folder)
-    accuracy = read_accuracy(folder, config or written)
+    accuracy = read_accuracy(folder, config or written_digest(path))
     device = str(environment.get("device", ""))
     if accuracy is None:
         note = _failure(events)
@@ -83,9 +88,17 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
 
 
 def read_runs(out: Path) -> list[Result]:
-    """Every run under a folder that has ended or failed."""
+    """Every run under a folder that has ended or failed; one that is damaged is named in a warning and left out."""
     folders = sorted(path.parent for path in out.glob("*/config.json"))
-    return [result for result in map(read_run, folders) if result is not None]
+    return [result for result in map(_readable, folders) if result is not None]
+
+
+def _readable(folder: Path) -> Result | None:
+    try:
+        return read_run(folder)
+    except CorestreamError as error:
+        warnings.warn(f"a run is left out: {error}", CorestreamWarning, stacklevel=2)
+        return None
 
 
 def cores() -> int:
