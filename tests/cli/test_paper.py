@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from corestream.cli import app
@@ -10,7 +11,7 @@ from corestream.cli.paper import ABOUT
 from corestream.errors import ConfigError
 from corestream.studies.catalogue import STUDIES
 from corestream.studies.design import Condition, Study, row_named
-from corestream.studies.results import read_results
+from corestream.studies.results import Result, read_results
 
 LITTLE = [
     "--benchmark",
@@ -113,6 +114,23 @@ def test_pictures_are_made_where_only_small_results_are_kept(
         corestream("paper", "figure7", *LITTLE, "--out", str(tmp_path / "b"), *kept, "--json")
     )
     assert all(cell["folders"] for cell in figure["cells"])  # the memory's pictures lie there
+    assert len(read_results(tmp_path / "results")) == 2  # what is kept stays as it was kept
+
+
+def test_a_picture_that_fails_takes_no_kept_result_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corestream.cli.paper.STUDIES", TWO)
+    kept = ["--results", str(tmp_path / "results")]
+    corestream("paper", "table2", *LITTLE, "--out", str(tmp_path / "a"), *kept)
+
+    def fails(configs, out, **how):
+        return [Result(config.to_dict(), {}, "failed", "no files") for config in configs]
+
+    monkeypatch.setattr("corestream.cli.paper.make_missing", fails)
+    monkeypatch.setattr("corestream.studies.illustrate.illustrate", lambda *_, **__: Figure())
+    tables = json.loads(corestream("paper", "all", *LITTLE, "--out", str(tmp_path / "b"), *kept, "--json"))
+    assert all(cell["runs"] == 1 for cell in tables[0]["cells"])
 
 
 def test_all_on_a_benchmark_of_none_is_answered(tmp_path: Path) -> None:

@@ -64,7 +64,49 @@ def nested(centred):
     return lambda outputs, targets: inner(outputs, targets)
 
 
+class Slotted:
+    __slots__ = ("centred",)
+
+    def __init__(self, centred):
+        self.centred = centred
+
+    def __call__(self, outputs, targets):
+        return loss(outputs, targets, self.centred)
+
+
+class Holding(nn.Module):
+    """A module that holds a function, in the place of a part."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, outputs, targets):
+        return self.function(outputs, targets)
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def wrapped(*arguments):
+        return function(*arguments)
+
+    return wrapped
+
+
+class TwoMethods:
+    @decorated
+    def plain(self, outputs, targets):
+        return loss(outputs, targets)
+
+    @decorated
+    def centred(self, outputs, targets):
+        return loss(outputs, targets, True)
+
+
 PAIRS = {
+    "slots": [Slotted(False), Slotted(True)],
+    "module that holds a function": [Holding(loss), Holding(functools.partial(loss, centred=True))],
+    "decorated methods": [TwoMethods().plain, TwoMethods().centred],
     "partial": [functools.partial(loss, centred=centred) for centred in (False, True)],
     "partial of a partial": [functools.partial(functools.partial(loss, centred=c)) for c in (False, True)],
     "closure": [closure(False), closure(True)],
@@ -97,6 +139,15 @@ def test_the_same_loss_stays_the_same():
     before = identity(counting)
     counting(torch.zeros(1, 3), torch.zeros(1, dtype=torch.long))
     assert identity(counting) == before
+
+
+def test_a_method_that_is_no_plain_function_has_an_identity():
+    class Cached:
+        @functools.lru_cache  # noqa: B019
+        def one(self, outputs, targets):
+            return outputs
+
+    assert identity(Cached().one) == identity(Cached().one)
 
 
 def test_a_function_that_names_itself_has_an_identity():

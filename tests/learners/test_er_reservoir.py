@@ -37,3 +37,13 @@ def test_the_replay_batch_joins_the_mean(model, sgd, batch):
 def test_another_policy_is_refused(model, sgd):
     with pytest.raises(ValueError, match="policy='reservoir'"):
         ERReservoir(model, sgd(model), ReplayMemory(5))
+
+
+def test_a_reservoir_takes_targets_that_are_no_classes(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    memory = ReplayMemory(10, policy="reservoir")
+    learner = ERReservoir(
+        model, optimizer, memory, loss_fn=lambda outputs, targets: (outputs - targets).square().mean(1)
+    )
+    learner.observe(torch.randn(12, 4), torch.randn(12, 3))
+    assert len(memory) == 10

@@ -23,8 +23,8 @@ BENCHMARKS = (
 )
 
 
-def stream(tasks=3, classes=(0, 1), num_classes=2):
-    return SimpleNamespace(num_tasks=tasks, num_classes=num_classes, classes_of=lambda task: classes)
+def stream(tasks=3, classes=(0, 1)):
+    return SimpleNamespace(num_tasks=tasks, classes_of=lambda task: classes)
 
 
 def test_the_methods_of_the_paper_are_there_with_one_line_each():
@@ -94,12 +94,3 @@ def test_as_many_samples_of_each_class_balance_every_method(model, capacity, eac
         learner.observe(torch.randn(9, 4), torch.tensor([0] * 7 + [1, 1]))
         learner.end_task()
     assert learner.memory.targets.view(3, -1).sort(1).values.tolist() == [[0] * each + [1] * each] * 3
-
-
-def test_a_shortened_stream_has_the_memory_of_the_whole_one(model):
-    """Of ten classes the first four: 20 samples are two of each of the ten."""
-    settings = replace(learners.settings("uniform", "rotated-mnist"), policy="per-class", capacity=20)
-    learner = learners.build("uniform", model, settings, stream=stream(2, (0, 1), num_classes=10))
-    learner.observe(torch.randn(9, 4), torch.tensor([0] * 5 + [1] * 4))
-    learner.end_task()
-    assert learner.memory.targets.sort().values.tolist() == [0, 0, 1, 1]

@@ -262,3 +262,11 @@ def test_items_that_are_no_pairs_are_refused(items: list, kind: str) -> None:
 def test_a_task_without_test_samples_is_refused() -> None:
     with pytest.raises(DataError, match="no test samples"):
         from_tensors(torch.zeros(4, 3), torch.tensor([0, 0, 2, 3]))
+
+
+def test_whole_numbers_reach_the_shelfs_mlp_and_targets_may_be_of_any_integer_type():
+    counts, labels = np.random.default_rng(0).integers(0, 9, (60, 8)), np.arange(60).astype(np.uint16) % 3
+    stream = from_tensors(counts, labels, split="time", num_tasks=2)
+    x, y, *_ = next(iter(stream[0].train))
+    assert x.dtype == y.dtype == torch.int64
+    assert MLP((8,), 3)(x).shape == (len(x), 3)

@@ -124,3 +124,13 @@ def test_a_damaged_run_is_named_and_the_others_are_read(two, name):
     with pytest.warns(UserWarning, match=str(damaged)):
         (result,) = read_runs(two.out)
     assert result.seed == 0
+
+
+def test_a_run_that_was_refused_failed_and_is_not_missing(tmp_path):
+    config = make_config("rotated-digits", "uniform", tasks=1, overrides={"sweeps": 1, "capacity": 5})
+    runs = RunSet([config], tmp_path)
+    assert [outcome.status for outcome in runs.make(jobs=1)] == ["failed"]
+    assert not (tmp_path / config.digest()).exists()
+    (result,) = runs.results()
+    assert result.status == "failed"
+    assert "capacity is 5" in result.note

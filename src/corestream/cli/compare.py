@@ -62,7 +62,7 @@ def compare(
     how = Options(data_dir, offline, checkpoint_every, check_loggers(opt.split_names(log) or ()))
     with RunDisplay(len(runs.missing())) as display:
         outcomes = runs.make(jobs=jobs, options=how, watcher=display)
-    table = _table(configs, out)
+    table = _table(configs, runs)
     if as_json:
         typer.echo(json.dumps(_plain(table, configs, out)))
     else:
@@ -96,10 +96,13 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
     return configs
 
 
-def _table(configs: dict[str, list[RunConfig]], out: Path) -> Table:
+def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
+    made = runs.results()
     condition = stream_title(next(iter(configs.values()))[0])
     cells = {
-        (name, condition): make_cell(RunSet(group, out).results(), expected=len(group))
+        (name, condition): make_cell(
+            [one for one in made if one.config["method"] == name], expected=len(group)
+        )
         for name, group in configs.items()
     }
     return Table("compare", condition, tuple(configs), (condition,), ("accuracy", "forgetting"), cells)

@@ -107,8 +107,8 @@ def paper(
     else:
         studies = _all_on(benchmark) if name == "all" else [_narrowed(STUDIES[name], benchmark, methods)]
         plans = [_plan(study, seeds, tasks, resolve_device(device or "auto")) for study in studies]
-        made = _results(plans, out, results, jobs, Options(data_dir, offline))
-        written = [_written(plan, made, folder, data_dir, offline) for plan in plans]
+        kept, made = _results(plans, out, results, jobs, Options(data_dir, offline))
+        written = [_written(plan, kept, made, folder, data_dir, offline) for plan in plans]
         if as_json and name == "all":
             typer.echo(json.dumps([plain(table, files) for table, files in written]))
         else:
@@ -175,7 +175,7 @@ def _plan(study: Study, seeds: int | None, tasks: int | None, device: str) -> Pl
 
 def _results(
     plans: Sequence[Plan], out: Path, kept_in: Path | None, jobs: int | None, options: Options
-) -> list[Result]:
+) -> tuple[list[Result], list[Result]]:
     """What is kept already, and the missing runs made now; these are kept as well where a folder is named."""
     kept = read_results(kept_in) if kept_in is not None and kept_in.is_dir() else []
     known = {(identity(result.config), result.seed) for result in kept}
@@ -188,16 +188,22 @@ def _results(
     made = make_missing(list(missing.values()), out, jobs=jobs, options=options)
     if kept_in is not None:
         for result in made:
-            if result.status != "failed":
+            if result.status != "failed" and (identity(result.config), result.seed) not in known:
                 write_result(result, kept_in)
-    return [*kept, *made]
+    return kept, made
 
 
 def _written(
-    plan: Plan, results: Sequence[Result], folder: Path, data_dir: Path | None, offline: bool
+    plan: Plan,
+    kept: Sequence[Result],
+    made: Sequence[Result],
+    folder: Path,
+    data_dir: Path | None,
+    offline: bool,
 ) -> tuple[Table, list[Path]]:
-    """A study's table, and its files with those of its figure."""
-    table = plan.table(results)
+    """A study's table, and its files with those of its figure. Of two results of a run the kept one counts, but for pictures."""
+    shows = [result for result in made if result.status != "failed"]
+    table = plan.table([*kept, *shows] if plan.study.kind in PICTURES and shows else [*made, *kept])
     files = write_table(table, folder)
     if plan.study.is_figure and any(cell.done for cell in table.cells.values()):
         from corestream.studies.figures.style import save

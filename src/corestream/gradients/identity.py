@@ -25,7 +25,7 @@ def identity(loss: Any, depth: int = DEPTH) -> Hashable:
         cells = tuple(held(cell.cell_contents) for cell in loss.__closure__ or () if _is_filled(cell))
         return loss.__code__, _given(loss.__defaults__), _given(loss.__kwdefaults__), cells
     if isinstance(loss, types.MethodType):
-        return loss.__func__.__code__, held(loss.__self__)
+        return identity(loss.__func__, depth), held(loss.__self__)
     if isinstance(loss, functools.partial):
         return identity(loss.func, depth), _given(loss.args), _given(loss.keywords)
     if isinstance(loss, nn.Module):  # with its parts, whatever their depth
@@ -53,14 +53,24 @@ def _held(value: Any, depth: int) -> Hashable:
 
 
 def _attributes(owner: Any, depth: int) -> Hashable:
-    found = getattr(owner, "__dict__", {}).items()
+    found = [*getattr(owner, "__dict__", {}).items(), *_slots(owner)]
     name = getattr(owner, "__qualname__", None)  # of a function that is not written in Python
     return type(owner), name, tuple((name, _held(value, max(0, depth - 1))) for name, value in found)
 
 
+def _slots(owner: Any) -> list[tuple[str, Any]]:
+    names = [name for kind in type(owner).__mro__ for name in _listed(getattr(kind, "__slots__", ()))]
+    return [(name, getattr(owner, name)) for name in names if hasattr(owner, name)]
+
+
+def _listed(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
 def _settings(module: nn.Module) -> Hashable:
+    """Its own attributes; its parts are not among them."""
     names = vars(module).keys() - MACHINERY
-    return type(module), tuple((name, _held(vars(module)[name], 0)) for name in sorted(names))
+    return type(module), tuple((name, _held(vars(module)[name], 2)) for name in sorted(names))
 
 
 def _is_filled(cell: types.CellType) -> bool:

@@ -87,7 +87,8 @@ class Learner:
         count = check_batch(self.device, (inputs, y))[2]
         if ids is not None and ids.shape != (count,):
             raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
-        if isinstance(self.memory, ReplayMemory):  # now, and not only when a task's share is stored
+        # now, and not only when a task's share is stored
+        if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
         self._concluded = False
         with torch.enable_grad():

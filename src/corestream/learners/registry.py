@@ -41,8 +41,6 @@ class StreamClasses(Protocol):
 
     @property
     def num_tasks(self) -> int: ...
-    @property
-    def num_classes(self) -> int: ...
     def classes_of(self, task: int, /) -> tuple[int, ...]: ...
 
 
@@ -131,7 +129,7 @@ def _memory(method: Method, settings: Settings, stream: StreamClasses) -> Replay
     # as many of each class are a balance by class, whatever the method does elsewhere
     balance, classes = method.balance, None
     if policy == "per-class":
-        balance, classes = "class", _all_classes(stream)
+        balance, classes = "class", sum(_class_counts(stream))
     replay_from: str = getattr(settings, "replay_from", "memory")
     return ReplayMemory(
         capacity, policy=policy, balance=balance, tasks=tasks, classes=classes, replay_from=replay_from
@@ -142,16 +140,11 @@ def _class_counts(stream: StreamClasses) -> list[int]:
     return [len(stream.classes_of(task)) for task in range(stream.num_tasks)]
 
 
-def _all_classes(stream: StreamClasses) -> int:
-    """Those of all tasks together, also of the tasks that a shortened stream leaves out."""
-    return max(sum(_class_counts(stream)), stream.num_classes)
-
-
 def _check_capacity(capacity: int, policy: str, stream: StreamClasses) -> None:
     classes = _class_counts(stream)
     needed, why = max(classes), f"a task has {max(classes)} classes"
     if policy == "per-class":
-        needed, why = _all_classes(stream), f"the tasks have {_all_classes(stream)} classes together"
+        needed, why = sum(classes), f"the tasks have {sum(classes)} classes together"
     elif stream.num_tasks > needed:
         needed, why = stream.num_tasks, f"there are {stream.num_tasks} tasks"
     if capacity < needed:

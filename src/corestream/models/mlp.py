@@ -30,5 +30,6 @@ class MLP(Classifier):
         self.head = nn.Linear(width, num_classes)
 
     def embed(self, x: Tensor) -> Tensor:
-        x = self.dropout(relu(self.hidden1(x.flatten(1))))
+        x = x.flatten(1).to(self.hidden1.weight.dtype)  # features may be whole numbers
+        x = self.dropout(relu(self.hidden1(x)))
         return relu(self.hidden2(x))

@@ -119,10 +119,9 @@ def _part(pair: Pair, half: str) -> Part:
     if targets.dim() != 1 or len(targets) == 0 or inputs.shape[:1] != targets.shape:
         given = f"{half}inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}"
         raise ValueError(f"{given}: expected n ≥ 1 inputs and [n] targets")
-    if targets.is_floating_point() or targets.dtype == torch.bool or int(targets.min()) < 0:
-        raise ValueError(
-            f"{half}targets: expected whole numbers from 0, got {targets.dtype} from {targets.min()}"
-        )
+    whole = not (targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool)
+    if not whole or int(targets.to(torch.int64).min()) < 0:
+        raise ValueError(f"{half}targets: expected whole numbers from 0, got {targets.dtype}")
     if inputs.dim() not in (2, 3, 4):
         raise ValueError(f"{half}inputs {tuple(inputs.shape)}: expected [n, C, H, W], [n, H, W] or [n, D]")
     return Part(_stored(inputs.detach().cpu()), targets.cpu().to(torch.int64))

@@ -103,8 +103,7 @@ def _with_ratios(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
     timed = {}
     for (row, condition), cell in cells.items():
         ocs = cells.get(("ocs", condition), Cell())
-        devices = Counter(result.device for result in ocs.results)
-        device = devices.most_common(1)[0][0] if devices else ""
+        device = _usual_device(ocs) or _usual_device(cell)
         own, reference = _hours(cell, device), _hours(ocs, device)
         measured = {name: value for name, value in cell.measured.items() if name != "hours"}
         if own:
@@ -115,8 +114,13 @@ def _with_ratios(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
     return timed
 
 
+def _usual_device(cell: Cell) -> str:
+    devices = Counter(result.device for result in cell.results if result.status == "done")
+    return devices.most_common(1)[0][0] if devices else ""
+
+
 def _hours(cell: Cell, device: str) -> Measured | None:
-    seconds = [r.seconds for r in cell.results if r.status == "done" and (not device or r.device == device)]
+    seconds = [r.seconds for r in cell.results if r.status == "done" and r.device == device]
     known = [value / 3600 for value in seconds if value is not None]
     return Measured.of(known) if known else None
 

@@ -47,7 +47,7 @@ class StopRequest:
     def _note(self, signum: int, frame: FrameType | None) -> None:
         self.request(signum)
         for number in self._before:
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, _pass_over)  # not SIG_IGN, which a process started just now would inherit
         time.sleep(TOLD_TWICE_SECONDS)
         self._restore()
 
@@ -55,3 +55,7 @@ class StopRequest:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+
+def _pass_over(signum: int, frame: FrameType | None) -> None:
+    """The same request once more."""

@@ -23,6 +23,7 @@ class RunSet:
     def __init__(self, configs: Iterable[RunConfig], out: Path) -> None:
         self.configs = list({config.digest(): config for config in configs}.values())
         self.out = out
+        self._refused: dict[str, Result] = {}  # they leave no folder
 
     def missing(self) -> list[RunConfig]:
         """Those that are not there yet, or not to their end."""
@@ -48,11 +49,18 @@ class RunSet:
             )
         if elsewhere:
             outcomes += make_runs(elsewhere, self.out, jobs=jobs or cores(), options=options, watcher=watcher)
+        for one in outcomes:
+            if one.status == "failed" and not (self.out / one.config.digest()).exists():
+                self._refused[one.config.digest()] = Result(one.config.to_dict(), {}, "failed", one.error)
         return outcomes
 
     def results(self) -> list[Result]:
         """What the runs found, failed ones included; those never begun or still under way are left out."""
-        found = [read_run(self.out / config.digest(), config) for config in self.configs]
+        digests = {config.digest(): config for config in self.configs}
+        found = [
+            read_run(self.out / digest, config) or self._refused.get(digest)
+            for digest, config in digests.items()
+        ]
         return [result for result in found if result is not None]
 
 
