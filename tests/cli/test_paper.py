@@ -89,6 +89,15 @@ TWO = {
 }
 
 
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The option that names the kept results of the one study, which are those of both."""
+    monkeypatch.setattr("corestream.cli.paper.STUDIES", TWO)
+    option = ["--results", str(tmp_path / "results")]
+    corestream("paper", "table2", *LITTLE, "--out", str(tmp_path / "a"), *option)
+    return option
+
+
 def test_all_is_made_from_one_set_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("corestream.cli.paper.STUDIES", TWO)
     kept = tmp_path / "results"
@@ -104,12 +113,7 @@ def test_all_is_made_from_one_set_of_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert "A figure" in text
 
 
-def test_pictures_are_made_where_only_small_results_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("corestream.cli.paper.STUDIES", TWO)
-    kept = ["--results", str(tmp_path / "results")]
-    corestream("paper", "table2", *LITTLE, "--out", str(tmp_path / "a"), *kept)
+def test_pictures_are_made_where_only_small_results_are_kept(kept: list[str], tmp_path: Path) -> None:
     figure = json.loads(
         corestream("paper", "figure7", *LITTLE, "--out", str(tmp_path / "b"), *kept, "--json")
     )
@@ -118,12 +122,8 @@ def test_pictures_are_made_where_only_small_results_are_kept(
 
 
 def test_a_picture_that_fails_takes_no_kept_result_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corestream.cli.paper.STUDIES", TWO)
-    kept = ["--results", str(tmp_path / "results")]
-    corestream("paper", "table2", *LITTLE, "--out", str(tmp_path / "a"), *kept)
-
     def fails(configs, out, **how):
         return [Result(config.to_dict(), {}, "failed", "no files") for config in configs]
 

@@ -150,6 +150,20 @@ def test_a_method_that_is_no_plain_function_has_an_identity():
     assert identity(Cached().one) == identity(Cached().one)
 
 
+def test_what_holds_itself_has_an_identity():
+    """As a training program does: it holds the loss, which holds the program."""
+    program = Callable(False)
+    program.inner = module = Module(False)
+    object.__setattr__(module, "program", program)
+
+    def one(outputs, targets, owner=program):
+        return loss(outputs, targets)
+
+    program.function = one
+    for loss_fn in (module, program, program.method, one, functools.partial(one, owner=program)):
+        assert identity(loss_fn) == identity(loss_fn)
+
+
 def test_a_function_that_names_itself_has_an_identity():
     def one(outputs, targets):
         return one
