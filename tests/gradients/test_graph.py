@@ -1,3 +1,4 @@
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -51,3 +52,28 @@ def test_the_deepest_nodes_are_those_with_none_behind_them():
     graph = Graph((b * c).sum())
     nodes = {"a": a.grad_fn, "b": b.grad_fn, "c": c.grad_fn}
     assert graph.deepest(nodes.values()) == {nodes["a"], nodes["c"]}
+
+
+@pytest.mark.parametrize(
+    ("move", "moves"),
+    [
+        (lambda h: h[torch.tensor([2, 0, 1, 3])], True),
+        (lambda h: h[torch.arange(4)], False),
+        (lambda h: h[torch.arange(4), torch.tensor([2, 1, 0, 2])], False),
+        (lambda h: h[h.sum((1, 2)) > -torch.inf], False),
+        (lambda h: h[:, torch.tensor([1, 0, 2])], False),
+        (lambda h: h.transpose(0, 1)[:, torch.tensor([1, 0, 2, 3])], True),
+        (lambda h: h.flatten(0, 1)[torch.arange(11, -1, -1)], True),
+        (lambda h: h.index_select(-3, torch.tensor([2, 0, 1, 3])), True),
+        (lambda h: h.index_select(-1, torch.tensor([2, 0, 1])), False),
+        (lambda h: h.gather(-1, torch.zeros(4, 3, 1, dtype=torch.long)), False),
+        (lambda h: h.gather(0, torch.zeros(1, 3, 5, dtype=torch.long)), True),
+        (lambda h: h.sort(0).values, True),
+        (lambda h: torch.zeros(4, 3, 5).index_put((torch.tensor([2, 0, 1, 3]),), h), True),
+        (lambda h: h.flip(0) + h.roll(1, 0), False),
+    ],
+)
+def test_an_index_may_put_samples_in_another_order(move, moves):
+    hidden = nn.Linear(5, 5)(torch.randn(4, 3, 5))
+    assert Graph(move(hidden).sum()).moves_samples(4) is moves
+    assert not Graph(move(hidden).sum()).moves_samples(1)

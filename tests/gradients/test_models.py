@@ -640,3 +640,24 @@ def test_a_model_of_several_dtypes_is_exact(oracle, compare, images, layer, dtyp
         oracle(model, (x, y)),
         1e-5 if dtype == torch.float32 else 1e-10,
     )
+
+
+class Sorted(nn.Module):
+    """Works on sequences in the order of their lengths, as for packing them, and puts the results back."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x, lengths):
+        order = lengths.argsort(descending=True, stable=True)
+        hidden = torch.tanh(self.inner(x[order]))
+        inside = torch.arange(x.shape[1]) < lengths[order, None]
+        means = (hidden * inside[..., None]).sum(1) / lengths[order, None]
+        return self.head(means[order.argsort()])
+
+
+def test_the_order_of_one_batch_is_not_taken_for_that_of_the_next(check):
+    model, x = Sorted(), torch.randn(4, 7, 5)
+    for lengths in ([7, 7, 7, 7], [2, 7, 1, 5], [1, 2, 3, 4]):
+        check(model, ((x, torch.tensor(lengths)), torch.tensor([0, 1, 2, 0])))

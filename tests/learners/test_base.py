@@ -62,6 +62,16 @@ def test_it_learns_whatever_grad_mode_the_caller_is_in(learner, batch, around):
     assert not torch.equal(before, learner.model.head.weight)
 
 
+def test_what_made_the_batch_is_neither_trained_nor_kept(model, sgd, batch):
+    backbone = nn.Linear(4, 4)
+    learner = Plain(model, sgd(model), ReplayMemory(8, policy="reservoir"))
+    x, y = batch()
+    learner.observe(backbone(x), y)
+    learner.observe(backbone(x), y)
+    assert backbone.weight.grad is None
+    assert not learner.memory.samples.inputs.requires_grad
+
+
 def test_the_task_goes_to_the_model_as_its_second_argument(learner, batch):
     x, y = batch()
     task, ids = torch.zeros(12, dtype=torch.long), torch.arange(12)

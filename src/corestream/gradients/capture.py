@@ -37,9 +37,10 @@ KNOWN_LAYOUTS = (
 )
 
 Prints = dict[Layout, Fingerprint]
+Layouts = tuple[Layout | None, ...]
 
 # How each model's layers lay out their samples, found once by a probe. Kept beside the model, never on it.
-_LAYOUTS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], tuple[Layout | None, ...]]] = WeakKeyDictionary()
+_LAYOUTS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], Layouts]] = WeakKeyDictionary()
 
 
 def per_sample_gradients(
@@ -149,10 +150,13 @@ def _blocks(
     uncovered = _uncovered(graph, calls, wanted)
     calls = _still_needed(calls, uncovered)
     key = (state, *((one.label, *_pattern(one, len(losses))) for one in calls))
-    layouts = _LAYOUTS.setdefault(model, {}).get(key)
+    known = _LAYOUTS.setdefault(model, {})
+    if graph.moves_samples(len(losses)):
+        known = {}  # what is found of this batch holds for it alone
+    layouts = known.get(key)
     backward = Backward(graph, losses, [one.edge for one in calls])
     if layouts is None:
-        layouts = _probe(model, key, backward, calls)
+        layouts = _probe(known, key, backward, calls)
     readings = zip(calls, layouts, strict=True)
     uncovered |= {name for one, layout in readings if layout is None for name in one.names.values()}
     calls = [one.without(uncovered) for one in calls]
@@ -196,8 +200,8 @@ def _pattern(one: Call, count: int) -> Pattern:
 
 
 def _probe(
-    model: nn.Module, key: tuple[Any, ...], backward: Backward, calls: list[Call]
-) -> tuple[Layout | None, ...]:
+    known: dict[tuple[Any, ...], Layouts], key: tuple[Any, ...], backward: Backward, calls: list[Call]
+) -> Layouts:
     """Find each call's layout, and remember it once every call has shown a gradient that leaves no doubt."""
     count = len(backward.losses)
     options = [list(candidates(_pattern(one, count))) for one in calls]
@@ -222,7 +226,6 @@ def _probe(
         shown = all(print_.any() for print_ in before.values()) and len(before) == len(open_ones)
         sure = sure and shown and (len(fitting) < 2 or count == 1)
     if sure:
-        known = _LAYOUTS[model]
         known[key] = tuple(layouts)
         if len(known) > KNOWN_LAYOUTS:
             del known[next(iter(known))]

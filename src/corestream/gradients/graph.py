@@ -1,7 +1,7 @@
 """What the autograd graph says of a forward pass: which nodes count, and how often each parameter is used."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,15 @@ HANDED_ON = frozenset(
     for name in (
         "ToCopy", "T", "Transpose", "View", "UnsafeView", "ReshapeAlias", "Permute", "Alias", "Clone", "Split",
         "SplitWithSizes", "Chunk", "Unbind", "Slice", "Narrow", "Unsqueeze", "Squeeze",
+    )
+)  # fmt: skip
+
+# Nodes that put values where an index says.
+MOVING = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "Index", "IndexSelect", "Gather", "Sort", "Topk", "IndexPut", "IndexCopy", "IndexAdd", "Scatter", "ScatterAdd",
+        "ScatterReduce", "MaskedSelect", "MaskedScatter", "Take", "UniqueDim", "PackPaddedSequence",
     )
 )  # fmt: skip
 
@@ -49,6 +58,10 @@ class Graph:
         """Whether a reentrant checkpoint is part of it, whose own graph is made only in the backward pass."""
         return any(node.name() == "CheckpointFunctionBackward" for node in self.nodes)
 
+    def moves_samples(self, count: int) -> bool:
+        """Whether an index that is part of it may put samples in another order, which the next batch's index need not do."""
+        return count > 1 and any(node.name() in MOVING and _moves(node, count) for node in self.nodes)
+
     def _uses(self, node: Any) -> int:
         return sum(self._uses(c) if c.name() in HANDED_ON else 1 for c in self._consumers.get(node, ()))
 
@@ -63,3 +76,36 @@ class Graph:
                 above.add(node)
                 stack.extend(self._consumers.get(node, ()))
         return nodes - above
+
+
+def _moves(node: Any, count: int) -> bool:
+    """Not where the index is of a dimension without samples, or leaves each in its place."""
+    if node.name() == "IndexBackward0":
+        sizes = node._saved_self_sym_sizes
+        indices = [(dim, index) for dim, index in enumerate(node._saved_indices) if index is not None]
+        masks = [index for _, index in indices if index.dtype in (torch.bool, torch.uint8)]
+        if masks:  # of any number of dimensions
+            return not all(bool(mask.all()) for mask in masks)
+    elif node.name() == "IndexSelectBackward0":
+        sizes, indices = node._saved_self_sym_sizes, [(_dim(node), node._saved_index)]
+    elif node.name() == "GatherBackward0":
+        sizes, indices = node._saved_self.shape, [(_dim(node), node._saved_index)]
+    else:
+        return True
+    return any(
+        _holds_samples(sizes, dim, count) and not _is_in_order(index, sizes[dim]) for dim, index in indices
+    )
+
+
+def _holds_samples(sizes: Sequence[int], dim: int, count: int) -> bool:
+    return sizes[dim] == count or (dim in (0, -len(sizes)) and sizes[dim] % count == 0)
+
+
+def _dim(node: Any) -> int:
+    """The node has a negative one as a number without a sign."""
+    dim: int = node._saved_dim
+    return dim if dim < 2**63 else dim - 2**64
+
+
+def _is_in_order(index: Tensor, size: int) -> bool:
+    return torch.equal(index.flatten().long(), torch.arange(size, device=index.device))

@@ -8,7 +8,16 @@ from torch import Tensor, nn
 
 from ..errors import NonFiniteError
 from ..gradients import cross_entropy
-from ..gradients.calling import Inputs, LossFn, call, check_batch, check_losses, trainable, unwrap
+from ..gradients.calling import (
+    Inputs,
+    LossFn,
+    call,
+    check_batch,
+    check_losses,
+    map_inputs,
+    trainable,
+    unwrap,
+)
 from ..memory import ReplayMemory
 from ..memory.balance import check_targets
 from ..selection.scores import Scores
@@ -91,6 +100,8 @@ class Learner:
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
         self._concluded = False
+        # what the batch was computed by is not this learner's to train, nor its memory's to keep
+        inputs, y = map_inputs(_detached, inputs), _detached(y)
         with torch.enable_grad():
             return self._learn(inputs, y, ids)
 
@@ -209,3 +220,7 @@ class Learner:
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over the valid samples; what is not valid cannot spoil it."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
+
+
+def _detached(x: Any) -> Any:
+    return x.detach() if isinstance(x, Tensor) and x.requires_grad else x
