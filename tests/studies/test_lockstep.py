@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ import torch
 
 from corestream.errors import NonFiniteError
 from corestream.learners.uniform import Uniform
-from corestream.studies import captured
+from corestream.studies import captured, loggers
 from corestream.studies.config import RunConfig, make_config
+from corestream.studies.drive import Options
 from corestream.studies.events import read_events
 from corestream.studies.execute import execute, read_memory
 from corestream.studies.lockstep import make_runs_together
@@ -39,6 +41,32 @@ def test_runs_in_lockstep_are_bit_equal_to_runs_alone(tmp_path: Path, method: st
         together, alone = (read_memory(tmp_path / where / one.digest()) for where in ("together", "alone"))
         assert together.keys() == alone.keys()
         assert all(together[name].equal(alone[name]) for name in alone)
+
+
+def test_runs_in_lockstep_are_logged_and_saved_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[Path, list[object]] = {}
+
+    class Noting:
+        def __init__(self, config: RunConfig, folder: Path) -> None:
+            self.noted = told.setdefault(folder, [])
+
+        def log(self, step: int, values: object) -> None:
+            self.noted.append(step)
+
+        def close(self) -> None:
+            self.noted.append("closed")
+
+    monkeypatch.setitem(loggers.LOGGERS, "json", Noting)
+    configs = [config("finetune", seed) for seed in (0, 1)]
+    make_runs_together(configs, tmp_path, lanes=2, options=Options(checkpoint_steps=20, loggers=("json",)))
+    for one in configs:
+        folder = tmp_path / one.digest()
+        events = read_events(folder)
+        assert told[folder] == [event["step"] for event in events if event["event"] == "task"] + ["closed"]
+        saved = [event["step"] for event in events if event["event"] == "checkpoint"]
+        assert all(later - earlier <= 20 for earlier, later in pairwise([0, *saved]))
 
 
 def test_one_failing_run_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,14 +36,17 @@ def test_tensorboard_gets_every_number_at_its_step(tmp_path, monkeypatch):
 
 def test_mlflow_gets_the_configuration_and_the_numbers(tmp_path, monkeypatch):
     package = Recorder()
+    package.experiment_id, package.info = "an experiment", SimpleNamespace(run_id="a run")
     monkeypatch.setitem(sys.modules, "mlflow", package)
     (logger,) = make_loggers(("mlflow",), CONFIG, tmp_path)
     logger.log(7, {"forgetting": 0.1})
     logger.close()
     names = [name for name, *_ in package.calls]
-    assert names == ["set_experiment", "start_run", "log_params", "log_metrics", "end_run"]
-    assert package.calls[2][1][0]["settings.tau"] == 10.0
-    assert package.calls[3] == ("log_metrics", ({"forgetting": 0.1},), {"step": 7})
+    assert names[:3] == ["set_experiment", "MlflowClient", "create_run"]
+    assert names[-2:] == ["log_metric", "set_terminated"]
+    params = {arguments[1]: arguments[2] for name, arguments, _ in package.calls if name == "log_param"}
+    assert params["settings.tau"] == 10.0
+    assert package.calls[-2] == ("log_metric", ("a run", "forgetting", 0.1), {"step": 7})
 
 
 def test_wandb_goes_on_in_the_same_run(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from corestream.cli.progress import RunDisplay, stream_title, title
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, check_method, make_config
-from corestream.studies.drive import CHECKPOINT_STEPS, Options
+from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
 from corestream.studies.loggers import check_loggers
 from corestream.studies.names import check_name
@@ -44,7 +44,7 @@ def compare(
     device: opt.Device = None,
     deterministic: opt.Deterministic = None,
     jobs: opt.Jobs = None,
-    checkpoint_every: opt.CheckpointEvery = CHECKPOINT_STEPS,
+    checkpoint_every: opt.CheckpointEvery = None,
     out: opt.Out = Path("runs"),
     record: opt.Record = None,
     log: opt.Log = None,

@@ -18,7 +18,8 @@ Benchmark = Annotated[
     typer.Argument(help="A name from `corestream list benchmarks`, or folder:PATH.", show_default=False),
 ]
 Config = Annotated[
-    Path | None, typer.Option("--config", help="A TOML file with any of these options; those given here win.")
+    Path | None,
+    typer.Option("--config", help="A TOML file with what defines the runs; what is given here wins."),
 ]
 Imbalanced = Annotated[
     bool | None, typer.Option("--imbalanced/--balanced", help="Most classes rare.", rich_help_panel=STREAM)
@@ -30,7 +31,10 @@ LabelNoise = Annotated[
     float | None, typer.Option(help="Share of training labels that are flipped.", rich_help_panel=STREAM)
 ]
 Scenario = Annotated[
-    str | None, typer.Option(help="task or class, for the split benchmarks.", rich_help_panel=STREAM)
+    str | None,
+    typer.Option(
+        help="task or class, where the benchmark has both; folder:PATH also domain.", rich_help_panel=STREAM
+    ),
 ]
 Tasks = Annotated[int | None, typer.Option(help="Only the first N tasks.", rich_help_panel=STREAM)]
 Model = Annotated[
@@ -53,10 +57,17 @@ Deterministic = Annotated[
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option(help="Runs at a time; otherwise one per core.", rich_help_panel=MAKING)
+    int | None,
+    typer.Option(help="Runs at a time; otherwise one per core, on a card 30.", rich_help_panel=MAKING),
 ]
 CheckpointEvery = Annotated[
-    int, typer.Option(help="Steps between checkpoints.", min=1, rich_help_panel=MAKING)
+    int | None,
+    typer.Option(
+        help="Steps between checkpoints; otherwise 1,000, and for runs side by side on a card each minute.",
+        min=1,
+        show_default=False,
+        rich_help_panel=MAKING,
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="The folder of the runs.", rich_help_panel=OUTPUT)]
 Record = Annotated[

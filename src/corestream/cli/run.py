@@ -13,7 +13,7 @@ from corestream.cli.hyperparameters import split
 from corestream.cli.progress import RunDisplay, title
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, canonical_benchmark, make_config
-from corestream.studies.drive import CHECKPOINT_STEPS, Options
+from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
 from corestream.studies.execute import execute
 from corestream.studies.loggers import check_loggers
@@ -42,7 +42,7 @@ def run(
         int | None,
         typer.Option(help="torch's threads; otherwise all cores.", min=1, rich_help_panel=opt.MAKING),
     ] = None,
-    checkpoint_every: opt.CheckpointEvery = CHECKPOINT_STEPS,
+    checkpoint_every: opt.CheckpointEvery = None,
     out: opt.Out = Path("runs"),
     record: opt.Record = None,
     log: opt.Log = None,

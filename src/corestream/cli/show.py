@@ -25,7 +25,7 @@ def show(
     imbalanced: Annotated[bool, typer.Option("--imbalanced", help="Thin out most classes.")] = False,
     noise: Annotated[float, typer.Option(help="Share of the inputs replaced by noise.")] = 0.0,
     label_noise: Annotated[float, typer.Option(help="Share of the labels flipped.")] = 0.0,
-    scenario: Annotated[str | None, typer.Option(help="task or class, for the split benchmarks.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="task or class, where the benchmark has both.")] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of every random choice.")] = 0,
     classes_per_task: Annotated[int | None, typer.Option(help="Classes in each task.")] = None,

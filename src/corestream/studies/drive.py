@@ -24,7 +24,7 @@ class Options:
 
     data_dir: Path | None = None
     offline: bool = False
-    checkpoint_steps: int = CHECKPOINT_STEPS
+    checkpoint_steps: int | None = None  # 1,000, but for runs that are made together
     loggers: tuple[str, ...] = ()
     threads: int | None = None
 
@@ -103,8 +103,8 @@ class Driver:
         )
 
     def _checkpoint_due(self, now: float) -> bool:
-        steps = self.run.position.step - self._saved_step
-        return steps >= self.options.checkpoint_steps or now - self._saved > CHECKPOINT_SECONDS
+        steps, due = self.run.position.step - self._saved_step, self.options.checkpoint_steps
+        return steps >= (due or CHECKPOINT_STEPS) or now - self._saved > CHECKPOINT_SECONDS
 
     def note_task(self, now: float) -> None:
         """Tell the log and the loggers what the closed task's tests found."""

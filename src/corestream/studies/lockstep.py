@@ -31,6 +31,7 @@ from corestream.studies.drive import Driver, Options, Progress
 from corestream.studies.environment import set_up_card
 from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError, locked
+from corestream.studies.loggers import make_loggers
 from corestream.studies.pool import Outcome, Watcher
 from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
@@ -57,7 +58,8 @@ def make_runs_together(
     watcher: Watcher | None = None,
 ) -> list[Outcome]:
     """Make the runs, `lanes` of them at a time. SIGINT and SIGTERM raise Interrupted after checkpoints."""
-    options = replace(options or Options(), checkpoint_steps=NEVER)
+    options = options or Options()
+    options = replace(options, checkpoint_steps=options.checkpoint_steps or NEVER)
     watcher = watcher or Watcher()
     waiting, outcomes, working = deque(configs), [], list[Lane]()
     set_up_card()
@@ -140,7 +142,10 @@ class Lane:
         def report(progress: Progress) -> None:
             self._watcher.progressed(self.config, progress)
 
-        self._driver = Driver(self._run, self._options, self._events, self._stop, report)
+        loggers = make_loggers(self._options.loggers, self.config, self.folder)
+        for logger in loggers:
+            self._resources.callback(logger.close)
+        self._driver = Driver(self._run, self._options, self._events, self._stop, report, loggers)
         return None
 
     def waits_for_card(self) -> bool:

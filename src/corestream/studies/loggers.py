@@ -21,7 +21,7 @@ class TensorBoard:
     """Event files in the run's folder, under tensorboard/."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
-        tensorboard = _require("torch.utils.tensorboard", "tensorboard")
+        tensorboard = _require("tensorboard")
         self._writer: Any = tensorboard.SummaryWriter(log_dir=str(folder / "tensorboard"))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -33,31 +33,36 @@ class TensorBoard:
 
 
 class MLflow:
-    """One MLflow run, named by the digest, where MLFLOW_TRACKING_URI says."""
+    """One MLflow run, named by the digest, where MLFLOW_TRACKING_URI says; beside others of the same process."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
-        self._mlflow: Any = _require("mlflow", "mlflow")
-        self._mlflow.set_experiment(f"corestream {config.benchmark}")
-        self._mlflow.start_run(run_name=f"{config.method} {config.digest()}")
-        self._mlflow.log_params(flat(config.to_dict()))
+        mlflow: Any = _require("mlflow")
+        experiment = mlflow.set_experiment(f"corestream {config.benchmark}")
+        self._client = mlflow.MlflowClient()
+        name = f"{config.method} {config.digest()}"
+        self._run = self._client.create_run(experiment.experiment_id, run_name=name).info.run_id
+        for key, value in flat(config.to_dict()).items():
+            self._client.log_param(self._run, key, value)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._mlflow.log_metrics(dict(values), step=step)
+        for name, value in values.items():
+            self._client.log_metric(self._run, name, value, step=step)
 
     def close(self) -> None:
-        self._mlflow.end_run()
+        self._client.set_terminated(self._run)
 
 
 class WandB:
-    """One W&B run; its id is the digest, so that a resumed run goes on in the same place."""
+    """One W&B run, beside others of the same process; its id is the digest, so that a resumed run goes on in the same place."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
-        wandb: Any = _require("wandb", "wandb")
+        wandb: Any = _require("wandb")
         self._run = wandb.init(
             project="corestream",
             name=f"{config.benchmark} {config.method} {config.seed}",
             id=config.digest(),
             resume="allow",
+            reinit="create_new",
             dir=str(folder),
             config=config.to_dict(),
         )
@@ -77,8 +82,10 @@ LOGGERS: dict[str, Callable[[RunConfig, Path], Logger]] = {
 
 
 def check_loggers(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names themselves, once each is known."""
-    return tuple(check_name("logger", name, LOGGERS) for name in names)
+    """The names themselves, once each is known and its package is there."""
+    for name in names:
+        _require(check_name("logger", name, LOGGERS))
+    return names
 
 
 def make_loggers(names: tuple[str, ...], config: RunConfig, folder: Path) -> list[Logger]:
@@ -93,10 +100,10 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _require(module: str, extra: str) -> Any:
+def _require(name: str) -> Any:
     try:
-        return importlib.import_module(module)
+        return importlib.import_module("torch.utils.tensorboard" if name == "tensorboard" else name)
     except ImportError as error:
         raise ConfigError(
-            f"logging to {extra} needs one more package: pip install 'corestream[{extra}]'"
+            f"logging to {name} needs one more package: pip install 'corestream[{name}]'"
         ) from error
