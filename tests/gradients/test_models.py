@@ -661,3 +661,22 @@ def test_the_order_of_one_batch_is_not_taken_for_that_of_the_next(check):
     model, x = Sorted(), torch.randn(4, 7, 5)
     for lengths in ([7, 7, 7, 7], [2, 7, 1, 5], [1, 2, 3, 4]):
         check(model, ((x, torch.tensor(lengths)), torch.tensor([0, 1, 2, 0])))
+
+
+class Unpadded(nn.Module):
+    """Puts the sequences one after the other, without their padding, for its first layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x, lengths):
+        sizes = lengths.tolist()
+        joined = torch.tanh(self.inner(torch.cat([row[:size] for row, size in zip(x, sizes, strict=True)])))
+        return self.head(torch.stack([part.mean(0) for part in joined.split(sizes)]))
+
+
+def test_the_lengths_of_one_batch_are_not_taken_for_those_of_the_next(check):
+    model, x = Unpadded(), torch.randn(4, 7, 5)
+    for lengths in ([3, 3, 3, 3], [1, 5, 2, 4], [6, 1, 1, 4]):
+        check(model, ((x, torch.tensor(lengths)), torch.tensor([0, 1, 2, 0])))

@@ -187,6 +187,111 @@ def test_frozen_parameters_stay_as_they_are(ocs, draw, model):
     assert not torch.equal(net.head.weight, model.head.weight)
 
 
+class Routed(nn.Module):
+    """A head for each task; each sample goes through that of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.heads = nn.Linear(4, 6), nn.ModuleList(nn.Linear(6, 3) for _ in range(3))
+
+    def forward(self, x, task):
+        hidden, outputs = torch.tanh(self.body(x)), x.new_zeros(len(x), 3)
+        for number in task.unique():
+            own = task == number
+            outputs[own] = self.heads[number](hidden[own])
+        return outputs
+
+
+def test_a_head_of_the_reference_alone_is_left_alone(ocs, draw):
+    torch.manual_seed(0)
+    net = Routed().double()
+    learners = [
+        ocs(ReplayMemory(6), copy.deepcopy(net), single_pass=single, replay=1) for single in ("auto", False)
+    ]
+    for number in range(3):
+        for step in range(4):
+            x, y = draw(seed=10 * number + step)
+            for learner in learners:
+                learner.observe(x, y, torch.full_like(y, number))
+        for learner in learners:
+            learner.end_task()
+    assert learners[0]._in_one_pass()
+    same_parameters(*learners)
+
+
+class Tempered(nn.Module):
+    """A loss with something of its own to learn."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones((), dtype=torch.float64))
+
+    def forward(self, outputs, targets):
+        return F.cross_entropy(outputs / self.temperature, targets, reduction="none")
+
+
+def _thawed(learner):
+    next(learner.model.parameters()).requires_grad_(True)
+
+
+def _hooked(learner):
+    next(learner.model.parameters()).register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+
+
+def _half_trained(learner):
+    learner.model.eval()
+    learner.model.norm.train()
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.norm(self.body(x)))
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [(_thawed, {}), (_hooked, {}), (_half_trained, {"score_mode": "eval"}), (None, {"loss_fn": Tempered})],
+    ids=["thawed", "hooked", "half in training", "the loss learns"],
+)
+def test_one_pass_is_taken_only_where_it_does_what_two_do(ocs, draw, change, options):
+    def build(single_pass):
+        torch.manual_seed(0)
+        net = Normed().double().eval()
+        loss = options["loss_fn"]() if "loss_fn" in options else None
+        if change is _thawed:
+            next(net.parameters()).requires_grad_(False)
+        learns = [*net.parameters(), *([] if loss is None else loss.parameters())]
+        optimizer = torch.optim.SGD(learns, lr=0.1, momentum=0.8)
+        return ocs(
+            ReplayMemory(6), net, optimizer=optimizer, single_pass=single_pass, **{**options, "loss_fn": loss}
+        )
+
+    learners = [build("auto"), build(False)]
+    before = copy.deepcopy(learners[0].model)
+    for step in range(6):
+        for learner in learners:
+            learner.observe(*draw(seed=step))
+            if step == 1 and change is not None:
+                change(learner)
+            if step == 3:
+                learner.end_task()
+    same_parameters(*learners)
+    for one, two in zip(learners[0].model.buffers(), learners[1].model.buffers(), strict=True):
+        torch.testing.assert_close(one, two)
+    assert not torch.equal(before.body.weight, learners[0].model.body.weight)
+    if "loss_fn" in options:
+        assert learners[0].loss_fn.temperature == learners[1].loss_fn.temperature != 1
+
+
+def test_shares_of_the_update_are_as_precise_as_the_model(ocs):
+    learner = ocs(ReplayMemory(6), lam=0.1)
+    assert learner._shares(3, 0, torch.float64)[0].item() == 1 / 3
+
+
 @pytest.mark.parametrize("single_pass", [True, False])
 def test_an_unused_head_is_left_alone_even_by_weight_decay(ocs, draw, model, single_pass):
     net = copy.deepcopy(model)
@@ -719,8 +824,8 @@ def test_a_state_of_dict_inputs_survives_safetensors(draw):
         ({"replay": 0}, "replay must be a whole number"),
         ({"candidates": -1}, "candidates must be a whole number"),
         ({"max_bytes": 0}, "max_bytes must be a whole number"),
-        ({"warm_start": -1}, "warm_start and lam must not be negative"),
-        ({"lam": -0.1}, "warm_start and lam must not be negative"),
+        ({"warm_start": -1}, "warm_start and lam must be numbers that are not negative"),
+        ({"lam": -0.1}, "warm_start and lam must be numbers that are not negative"),
         ({"reference": "all"}, "reference must be 'memory', 'replay' or a number of at least 1, got 'all'"),
         ({"reference": 0}, "reference must be"),
         ({"reference": True}, "reference must be"),

@@ -130,9 +130,9 @@ def _pass(
         calls, recorder.calls = recorder.calls, []  # a checkpoint's second forward tells nothing new
         state = (identity(loss_fn), *recorder.modes)
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
-        blocks = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
+        blocks, general = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
     return PerSampleGradients(
-        losses.detach().to(dtype), outputs, assemble(blocks, max_bytes), wanted, max_bytes
+        losses.detach().to(dtype), outputs, assemble(blocks, max_bytes), wanted, max_bytes, general
     )
 
 
@@ -144,7 +144,8 @@ def _blocks(
     wanted: dict[str, Tensor],
     dtype: torch.dtype,
     max_bytes: int,
-) -> list[Block]:
+) -> tuple[list[Block], frozenset[str]]:
+    """The gradients, and the parameters for which no rule holds."""
     graph = Graph(losses)
     calls = [one for one in calls if one.edge.node in graph.nodes]
     uncovered = _uncovered(graph, calls, wanted)
@@ -173,7 +174,7 @@ def _blocks(
     blocks = [block for place in sorted(found) for block in found[place]]
     if uncovered:
         blocks += general_rows(losses, {n: p for n, p in wanted.items() if n in uncovered}, dtype, max_bytes)
-    return blocks
+    return blocks, uncovered
 
 
 def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor]) -> frozenset[str]:

@@ -18,12 +18,12 @@ HANDED_ON = frozenset(
     )
 )  # fmt: skip
 
-# Nodes that put values where an index says.
+# Nodes that put values where an index says, or one part after the other.
 MOVING = frozenset(
     f"{name}Backward0"
     for name in (
         "Index", "IndexSelect", "Gather", "Sort", "Topk", "IndexPut", "IndexCopy", "IndexAdd", "Scatter", "ScatterAdd",
-        "ScatterReduce", "MaskedSelect", "MaskedScatter", "Take", "UniqueDim", "PackPaddedSequence",
+        "ScatterReduce", "MaskedSelect", "Cat", "Stack", "MaskedScatter", "Take", "UniqueDim", "PackPaddedSequence",
     )
 )  # fmt: skip
 
@@ -90,6 +90,8 @@ def _moves(node: Any, count: int) -> bool:
         sizes, indices = node._saved_self_sym_sizes, [(_dim(node), node._saved_index)]
     elif node.name() == "GatherBackward0":
         sizes, indices = node._saved_self.shape, [(_dim(node), node._saved_index)]
+    elif node.name() in ("CatBackward0", "StackBackward0"):  # of parts that may have any length
+        return _dim(node) == 0 and node._input_metadata[0].shape[0] % count == 0
     else:
         return True
     return any(

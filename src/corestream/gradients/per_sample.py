@@ -30,8 +30,9 @@ class PerSampleGradients:
         blocks: Sequence[Block],
         parameters: dict[str, Tensor],
         max_bytes: int,
+        general: frozenset[str] = frozenset(),
     ) -> None:
-        self.losses, self.outputs = losses, outputs
+        self.losses, self.outputs, self.general = losses, outputs, general  # parameters without a rule
         self._blocks, self._parameters, self._max_bytes = list(blocks), parameters, max_bytes
         self._norms: Tensor | None = None
         self._finite: Tensor | None = None

@@ -56,6 +56,7 @@ class Learner:
     """
 
     memory: ReplayMemory | None = None
+    _learning: list[bool] | None = None  # of all parameters
     _concluded = False  # whether the task's end has begun
 
     def __init__(
@@ -72,7 +73,8 @@ class Learner:
         if loss_fn is not None and not callable(loss_fn):
             raise ValueError(f"loss_fn must be a function of outputs and targets, got {loss_fn!r}")
         self.model = unwrap(model)
-        self.parameters = trainable(self.model)
+        self._every = list(self.model.parameters())
+        self._follow_freezing()
         self.device = next(iter(self.parameters.values())).device
         if generator is not None and generator.device.type != self.device.type:
             raise ValueError(f"generator is on {generator.device} and the model is on {self.device}")
@@ -99,11 +101,18 @@ class Learner:
         # now, and not only when a task's share is stored
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
+        self._follow_freezing()
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
         inputs, y = map_inputs(_detached, inputs), _detached(y)
         with torch.enable_grad():
             return self._learn(inputs, y, ids)
+
+    def _follow_freezing(self) -> None:
+        """Layers may be frozen, or thawed, on the way."""
+        learning = [parameter.requires_grad for parameter in self._every]
+        if learning != self._learning:
+            self.parameters, self._learning = trainable(self.model), learning
 
     def start_sweep(self) -> None:
         """A new pass over the task's data begins."""

@@ -64,8 +64,10 @@ class OCS(Learner):
     ) -> None:
         super().__init__(model, optimizer, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
         _check(k=k, replay=replay, candidates=candidates, max_bytes=max_bytes)
-        if warm_start < 0 or lam < 0:
-            raise ValueError(f"warm_start and lam must not be negative, got {warm_start} and {lam}")
+        if warm_start < 0 or not _is_finite(lam) or lam < 0:
+            raise ValueError(
+                f"warm_start and lam must be numbers that are not negative, got {warm_start} and {lam}"
+            )
         if reference not in ("memory", "replay") and not _is_count(reference):
             raise ValueError(
                 f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
@@ -92,7 +94,7 @@ class OCS(Learner):
         self.task_free, self.max_bytes = task_free, max_bytes
         self.selected = None if parameters is None else list(trainable(self.model, parameters))
         self.candidates = Reservoir(candidates)
-        self._known_shares: dict[tuple[int, int], Tensor] = {}
+        self._known_shares: dict[tuple[int, int, torch.dtype], Tensor] = {}
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # since the last task ended
 
@@ -109,15 +111,25 @@ class OCS(Learner):
         return step
 
     def _in_one_pass(self) -> bool:
-        with in_mode(self.model, self.score_mode):
-            coupled = is_batch_coupled(self.model)
-        other_mode = self.score_mode is not None and self.model.training != (self.score_mode == "train")
-        if self.single_pass is True and (coupled or other_mode):
+        coupled = is_batch_coupled(self.model)
+        other_mode = self.score_mode is not None and any(
+            module.training != (self.score_mode == "train") for module in self.model.modules()
+        )
+        needs_two = coupled or other_mode or self._does_more()
+        if self.single_pass is True and needs_two:
             raise ValueError(
-                "single_pass=True: the model normalises by its batch, or score_mode is not the mode it trains in, so that the "
-                "gradients of selection are not those of the update; give single_pass='auto' or False"
+                "single_pass=True: the model normalises by its batch, score_mode is not the mode it trains in, or the update has hooks "
+                "or parameters beside the model's, so that the gradients of selection are not those of the update; give "
+                "single_pass='auto' or False"
             )
-        return self.single_pass is not False and not coupled and not other_mode
+        return self.single_pass is not False and not needs_two
+
+    def _does_more(self) -> bool:
+        """Whether an ordinary backward pass does more than give the model's parameters their gradients: it calls hooks, and reaches what
+        the loss has to learn."""
+        own = {id(p) for p in self.parameters.values()}
+        learning = (p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad)
+        return any(id(p) not in own or p._backward_hooks or p._post_accumulate_grad_hooks for p in learning)
 
     def _draw(self) -> tuple[Samples | None, Samples | Tensor | None]:
         """The reference and the replay batch of this step; replayed samples of the reference are told by their positions in it."""
@@ -149,22 +161,23 @@ class OCS(Learner):
             again = count + replayed
         else:
             again = torch.arange(behind, len(y), device=y.device)
-        shares = self._shares(len(picked), len(again)).to(grads.losses.dtype)
+        shares = self._shares(len(picked), len(again), grads.losses.dtype)
         if grads.all_finite:
             rows, weights = torch.cat([picked, again]), shares
         else:
             rows, weights = _update(picked, again, grads.finite, shares)
-        gradients, unused = grads.combine(weights, rows), grads.unused
-        self._step({name: None if name in unused else g for name, g in gradients.items()})
+        gradients = grads.combine(weights, rows)
+        self._step({name: None if _is_unused(name, g, grads) else g for name, g in gradients.items()})
         losses = grads.losses
         return Step(self, lambda: losses[rows] @ weights, picked, scores)
 
-    def _shares(self, picks: int, replays: int) -> Tensor:
+    def _shares(self, picks: int, replays: int, dtype: torch.dtype) -> Tensor:
         """One over all picks, and λ over all replayed samples; made once for each pair of numbers."""
-        if (picks, replays) not in self._known_shares:
+        key = picks, replays, dtype
+        if key not in self._known_shares:
             shares = [1 / picks] * picks + [self.lam / max(1, replays)] * replays
-            self._known_shares[picks, replays] = torch.tensor(shares, device=self.device)
-        return self._known_shares[picks, replays]
+            self._known_shares[key] = torch.tensor(shares, dtype=dtype, device=self.device)
+        return self._known_shares[key]
 
     def _learn_in_two_passes(
         self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
@@ -204,7 +217,9 @@ class OCS(Learner):
     @property
     def _wanted(self) -> dict[str, Tensor]:
         """The parameters that selection looks at."""
-        return self.parameters if self.selected is None else {n: self.parameters[n] for n in self.selected}
+        if self.selected is None:
+            return self.parameters
+        return {name: self.parameters[name] for name in self.selected if name in self.parameters}
 
     def _gradients(self, inputs: Inputs, targets: Tensor, wanted: dict[str, Tensor]) -> PerSampleGradients:
         with unchanged_buffers(self.model):
@@ -339,6 +354,12 @@ def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tu
     heavier = k / good[:k].sum().clamp_min(1)  # fewer picks share the same weight
     weights = torch.cat([weights[:k] * heavier, weights[k:]])
     return torch.where(good, rows, rows[0]), weights
+
+
+def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients) -> bool:
+    """Whether an ordinary step over these samples would leave the parameter alone, as one of a head that none of them goes through.
+    A card is not asked."""
+    return name in grads.unused or (name in grads.general and not gradient.is_cuda and not gradient.any())
 
 
 def _is_count(value: object) -> bool:
