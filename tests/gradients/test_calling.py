@@ -121,3 +121,31 @@ def test_inputs_of_any_kind_are_mapped_and_joined():
     assert map_inputs(len, [a, b]) == (2, 2)
     assert map_inputs(len, {"x": a}) == {"x": 2}
     assert leaves((a, b)) == [a, b]
+
+
+def test_parameters_may_be_given_themselves_and_by_a_generator(verb):
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    batch = torch.randn(4, 5), torch.tensor([0, 1, 2, 0])
+    options = {"reference": batch} if verb is score else {}
+    named, given = (
+        verb(model, None, batch, parameters=chosen, **options) for chosen in (["2"], model[2].parameters())
+    )
+    if verb is score:
+        assert torch.equal(named.total, given.total)
+    else:
+        assert torch.equal(named.gram(), given.gram())
+
+
+def test_no_parameters_at_all_is_an_error(verb, model):
+    with pytest.raises(ValueError, match="at least one is needed"):
+        verb(model, None, (torch.randn(4, 5), torch.tensor([0, 1, 2, 0])), parameters=[])
+
+
+def test_a_parameter_of_another_model_is_an_error(verb, model):
+    with pytest.raises(ValueError, match="holds no trainable parameter of the model"):
+        verb(
+            model,
+            None,
+            (torch.randn(4, 5), torch.tensor([0, 1, 2, 0])),
+            parameters=nn.Linear(5, 3).parameters(),
+        )

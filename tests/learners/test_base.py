@@ -1,5 +1,6 @@
 import copy
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -208,3 +209,52 @@ def test_a_mean_over_valid_losses_is_not_spoilt_by_the_others():
 def test_a_learner_of_ones_own_says_how_it_learns(model, sgd, batch):
     with pytest.raises(NotImplementedError):
         Learner(model, sgd(model)).observe(*batch())
+
+
+class Counting(torch.optim.SGD):
+    """Remembers plain numbers beside its tensors, and a list among its settings."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.1)
+        self.param_groups[0]["steps"] = [1, 2]
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                state["count"], state["share"] = state.get("count", 0) + 1, state.get("share", 0.0) + 0.1
+        return super().step(closure)
+
+
+def test_plain_numbers_of_an_optimiser_stay_what_they_are(model, batch):
+    learner, twin = (Plain(net, Counting(net.parameters())) for net in (model, copy.deepcopy(model)))
+    learner.observe(*batch())
+    learner.optimizer.param_groups[0]["lr"] = numpy.float32(0.25)
+    twin.load_state_dict(learner.state_dict())
+    known = next(iter(twin.optimizer.state.values()))
+    assert (known["count"], known["share"]) == (1, 0.1)
+    assert type(known["count"]) is int
+    assert twin.optimizer.param_groups[0]["steps"] == [1, 2]
+    assert twin.optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_a_state_of_other_groups_is_refused_by_their_number(model, sgd, batch):
+    other = copy.deepcopy(model)
+    groups = [{"params": [p]} for p in other.parameters()]
+    learner, twin = Plain(model, sgd(model)), Plain(other, torch.optim.SGD(groups, lr=0.1))
+    with pytest.raises(ValueError, match="1 groups of parameters, and this one has 4"):
+        twin.load_state_dict(learner.state_dict())
+
+
+def test_it_learns_in_inference_mode_too(learner, batch):
+    before = learner.model.head.weight.clone()
+    with torch.inference_mode():
+        x, y = batch()
+        learner.observe(x + 0, y)
+    assert not torch.equal(before, learner.model.head.weight)
+
+
+def test_targets_that_are_no_tensor_are_told(learner, batch):
+    x, y = batch()
+    with pytest.raises(TypeError, match="y must be a tensor"):
+        learner.observe(x, y.numpy())

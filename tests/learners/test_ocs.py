@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -841,6 +842,19 @@ def test_a_state_of_dict_inputs_survives_safetensors(draw):
 def test_a_wrong_argument_is_named(model, options, message):
     with pytest.raises(ValueError, match=message):
         OCS(model, optimizer_for(model), ReplayMemory(9), **options)
+
+
+def test_without_tasks_a_memory_with_shares_of_them_is_refused(ocs):
+    with pytest.raises(ValueError, match="has shares of tasks"):
+        ocs(ReplayMemory(9, policy="fixed", tasks=3), task_free=True)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(ocs, draw):
+    learner = ocs(ReplayMemory(numpy.int64(9)), k=numpy.int64(3), reference=numpy.int32(4))
+    for step in range(3):
+        learner.observe(*draw(seed=step))
+    learner.end_task()
+    assert len(learner.observe(*draw()).picked) == 3
 
 
 @pytest.mark.parametrize("task_free", [True, False])

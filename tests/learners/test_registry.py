@@ -94,3 +94,14 @@ def test_as_many_samples_of_each_class_balance_every_method(model, capacity, eac
         learner.observe(torch.randn(9, 4), torch.tensor([0] * 7 + [1, 1]))
         learner.end_task()
     assert learner.memory.targets.view(3, -1).sort(1).values.tolist() == [[0] * each + [1] * each] * 3
+
+
+def test_a_variant_has_the_values_of_the_method_it_is_like(monkeypatch):
+    known = learners.METHODS["ocs"]
+    mine = replace(known, name="mine", like="ocs")
+    other = replace(known, name="other")
+    for method in (mine, other):
+        monkeypatch.setitem(learners.METHODS, method.name, method)
+    for benchmark in ("rotated-mnist", "split-cifar100"):
+        assert learners.settings("mine", benchmark) == learners.settings("ocs", benchmark)
+        assert learners.settings("other", benchmark).batch_size == 10

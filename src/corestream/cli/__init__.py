@@ -11,6 +11,7 @@ import typer
 from corestream.cli import compare, data, demo, listing, paper, report, run, show
 from corestream.cli.hyperparameters import with_hyperparameters
 from corestream.errors import ConfigError, CorestreamError, CorestreamWarning
+from corestream.plugins import import_plugins
 from corestream.studies.stopping import Interrupted
 
 app = typer.Typer(
@@ -19,6 +20,17 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _complain(error: Exception) -> None:
+    typer.echo(f"corestream: {error}", err=True)
+
+
+try:
+    import_plugins()  # first: their settings are options of the commands
+except ConfigError as error:
+    _complain(error)
+    sys.exit(2)
 app.command("demo")(demo.demo)
 app.command("run")(with_hyperparameters(run.run))
 app.command("compare")(with_hyperparameters(compare.compare))
@@ -61,7 +73,3 @@ def _format_warning(
     if issubclass(category, CorestreamWarning):
         return f"corestream: {message}\n"
     return usual(message, category, filename, lineno, line)
-
-
-def _complain(error: Exception) -> None:
-    typer.echo(f"corestream: {error}", err=True)

@@ -11,7 +11,7 @@ from ..fusing import fusible
 
 Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 LossFn = Callable[[Any, Any], Tensor]
-Parameters = Iterable[str | nn.Module]
+Parameters = Iterable[str | nn.Module | Tensor]
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -118,11 +118,15 @@ def trainable(model: nn.Module, parameters: Parameters | None = None) -> dict[st
         if not any(p.requires_grad for p in found):
             raise ValueError(f"parameters: {part!r} holds no trainable parameter of the model")
         chosen.update(id(p) for p in found)
+    if not chosen:
+        raise ValueError("parameters: at least one is needed")
     return {name: p for name, p in every.items() if id(p) in chosen}
 
 
-def _parameters_of(model: nn.Module, part: str | nn.Module) -> list[Tensor]:
-    """A module's parameters, one by its name, or those of the module with that name."""
+def _parameters_of(model: nn.Module, part: str | nn.Module | Tensor) -> list[Tensor]:
+    """A parameter itself, a module's, one by its name, or those of the module with that name."""
+    if isinstance(part, Tensor):
+        return [p for p in model.parameters() if p is part]
     if isinstance(part, nn.Module):
         return list(part.parameters())
     named = dict(model.named_parameters(remove_duplicate=False))

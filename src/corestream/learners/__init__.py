@@ -15,8 +15,8 @@ from .kmeans import KMeansEmbedding, KMeansFeatures
 from .mc_sgd import MCSGD, MCSGDOCS
 from .methods import METHODS
 from .ocs import OCS
-from .presets import PROTOCOLS, default_protocol
-from .registry import Method, build, describe, names, register, settings
+from .presets import PROTOCOLS
+from .registry import Method, build, default_protocol, describe, names, register, settings
 from .rehearsal import Rehearsal
 from .stable_sgd import StableSGD
 from .uniform import Uniform

@@ -95,6 +95,8 @@ class Learner:
     def observe(self, x: Any, y: Tensor, task: Tensor | None = None, *, ids: Tensor | None = None) -> Step:
         """Learn from a batch. `task` goes to the model as its second argument; `ids` travel with samples that are kept."""
         inputs = x if task is None else (x, task)
+        if not isinstance(y, Tensor):
+            raise TypeError(f"y must be a tensor, one target a sample, got {type(y).__name__}")
         count = check_batch(self.device, (inputs, y))[2]
         if ids is not None and ids.shape != (count,):
             raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
@@ -104,8 +106,8 @@ class Learner:
         self._follow_freezing()
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
-        inputs, y = map_inputs(_detached, inputs), _detached(y)
-        with torch.enable_grad():
+        inputs, y = map_inputs(_plain, inputs), _plain(y)
+        with torch.inference_mode(False), torch.enable_grad():
             return self._learn(inputs, y, ids)
 
     def _follow_freezing(self) -> None:
@@ -231,5 +233,9 @@ def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
 
 
-def _detached(x: Any) -> Any:
-    return x.detach() if isinstance(x, Tensor) and x.requires_grad else x
+def _plain(x: Tensor) -> Tensor:
+    """Without a graph, and not bound to inference_mode."""
+    if x.is_inference():
+        with torch.inference_mode(False):
+            return x.clone()
+    return x.detach() if x.requires_grad else x

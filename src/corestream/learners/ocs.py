@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import is_count
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
@@ -68,7 +69,7 @@ class OCS(Learner):
             raise ValueError(
                 f"warm_start and lam must be numbers that are not negative, got {warm_start} and {lam}"
             )
-        if reference not in ("memory", "replay") and not _is_count(reference):
+        if reference not in ("memory", "replay") and not is_count(reference):
             raise ValueError(
                 f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
             )
@@ -87,6 +88,10 @@ class OCS(Learner):
         if memory.policy == "reservoir":
             raise ValueError(
                 "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
+            )
+        if task_free and memory.policy != "quota":
+            raise ValueError(
+                f"task_free=True keeps picks by class alone; a memory of policy={memory.policy!r} has shares of tasks"
             )
         self.memory = memory
         self.k, self.tau, self.lam, self.replay, self.reference = k, tau, lam, replay, reference
@@ -140,8 +145,7 @@ class OCS(Learner):
             return self.memory.samples, positions
         if self.reference == "replay":
             return self.memory.samples[positions], torch.arange(len(positions), device=positions.device)
-        assert isinstance(self.reference, int)
-        return self.memory.sample(self.reference, self.generator), self.memory.samples[positions]
+        return self.memory.sample(int(self.reference), self.generator), self.memory.samples[positions]
 
     def _learn_in_one_pass(
         self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
@@ -362,17 +366,13 @@ def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients) -> bool:
     return name in grads.unused or (name in grads.general and not gradient.is_cuda and not gradient.any())
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 def _is_finite(value: object) -> bool:
     return isinstance(value, Real) and math.isfinite(value)
 
 
 def _check(**numbers: int) -> None:
     for name, value in numbers.items():
-        if not _is_count(value):
+        if not is_count(value):
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 
 def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The settings of its groups as one JSON text, in bytes, those of them that are tensors apart; and what it knows of each parameter."""
+    """The settings of its groups as one JSON text, in bytes, those of them that are tensors apart; and what it knows of each parameter,
+    plain numbers likewise as JSON."""
     whole = optimizer.state_dict()
     groups = [
         {name: value for name, value in group.items() if name != "params"} for group in whole["param_groups"]
@@ -18,21 +20,32 @@ def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         for number, group in enumerate(groups)
         for name in [name for name, value in group.items() if isinstance(value, Tensor)]
     }
-    state["groups"] = torch.frombuffer(bytearray(json.dumps(groups).encode()), dtype=torch.uint8)
+    state["groups"] = _written(groups)
+    plain: dict[str, object] = {}
     for index, values in whole["state"].items():
         for name, value in values.items():
-            if value is not None:
-                state[f"state.{index}.{name}"] = value if isinstance(value, Tensor) else torch.tensor(value)
-    return state
+            if isinstance(value, Tensor):
+                state[f"state.{index}.{name}"] = value
+            elif value is not None:
+                plain[f"{index}.{name}"] = value
+    return {**state, "plain": _written(plain)} if plain else state
 
 
 def load_flat_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
     whole = optimizer.state_dict()
-    for group, saved in zip(whole["param_groups"], json.loads(bytes(state["groups"].tolist())), strict=True):
-        group.update(
-            {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+    groups = _read(state["groups"])
+    if len(groups) != len(whole["param_groups"]):
+        raise ValueError(
+            f"the state is of an optimiser with {len(groups)} groups of parameters, and this one has {len(whole['param_groups'])}"
         )
+    for group, saved in zip(whole["param_groups"], groups, strict=True):
+        for name, value in saved.items():
+            is_tuple = isinstance(value, list) and not isinstance(group.get(name), list)
+            group[name] = tuple(value) if is_tuple else value
     whole["state"] = {}
+    for place, value in (_read(state["plain"]) if "plain" in state else {}).items():
+        index, _, name = place.partition(".")
+        whole["state"].setdefault(int(index), {})[name] = value
     for place, value in state.items():
         kind, _, rest = place.partition(".")
         index, _, name = rest.partition(".")
@@ -43,3 +56,12 @@ def load_flat_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor
         elif kind == "state":
             whole["state"].setdefault(int(index), {})[name] = value.clone()
     optimizer.load_state_dict(whole)
+
+
+def _written(value: object) -> Tensor:
+    text = json.dumps(value, default=lambda number: number.item())  # a scheduler may leave one of NumPy's
+    return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+
+
+def _read(text: Tensor) -> Any:
+    return json.loads(bytes(text.tolist()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Literal, TypeVar
 
 from corestream.errors import ConfigError
 from corestream.learners.settings import Settings
+from corestream.streams import BENCHMARKS
 
 Values = dict[str, Any]
 StreamKind = Literal["balanced", "imbalanced"]  # a noisy one is balanced
@@ -161,7 +163,7 @@ BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
 }
 
 
-def default_protocol(method: str, benchmark: str) -> str:
+def usual_protocol(method: str, benchmark: str) -> str:
     """Whose settings a method has where nothing is said: ours where there are any."""
     return "best" if benchmark in BEST.get(method, {}) else "paper"
 
@@ -173,9 +175,7 @@ def preset(
     if protocol not in PROTOCOLS:
         raise ConfigError(f"protocol is {protocol!r}; allowed are {', '.join(map(repr, PROTOCOLS))}")
     key = FOLDER if benchmark.startswith(FOLDER) else benchmark
-    if key not in SHARED:
-        raise ConfigError(f"there are no settings for benchmark {benchmark!r}; known are {', '.join(SHARED)}")
-    values = dict(SHARED[key])
+    values = dict(SHARED[key] if key in SHARED else _settings_of_own(benchmark))
     values |= IMBALANCED.get(key, {}) if imbalanced else {}
     values |= CLASS_INCREMENTAL.get(key, {}) if scenario == "class" else {}
     if method in ON_OCS_SCHEDULE or protocol == "ocs-schedule":
@@ -189,3 +189,10 @@ def preset(
         values |= BEST.get(method, {}).get(key, {}).get("imbalanced" if imbalanced else "balanced", {})
     known = {field.name for field in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in known})
+
+
+def _settings_of_own(benchmark: str) -> Mapping[str, Any]:
+    """Those that a benchmark of the user's own was registered with."""
+    if benchmark not in BENCHMARKS:
+        raise ConfigError(f"there are no settings for benchmark {benchmark!r}; known are {', '.join(SHARED)}")
+    return BENCHMARKS[benchmark].settings

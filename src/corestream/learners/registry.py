@@ -11,7 +11,7 @@ from ..errors import ConfigError
 from ..memory import ReplayMemory
 from .base import Learner
 from .own_classes import OwnClasses
-from .presets import default_protocol, preset
+from .presets import preset, usual_protocol
 from .settings import Settings
 
 # Settings that describe the network, the optimiser, the data or the memory; the others are the learner's arguments.
@@ -23,7 +23,8 @@ NOT_ARGUMENTS = NETWORK | TRAINING | MEMORY
 
 @dataclass(frozen=True)
 class Method:
-    """`keeps` is how the memory is kept: a share per task, a reservoir, or not at all."""
+    """`keeps` is how the memory is kept: a share per task, a reservoir, or not at all. `like` is the method whose schedule and λ it has on
+    each benchmark."""
 
     name: str
     summary: str
@@ -31,6 +32,7 @@ class Method:
     settings: type[Settings]
     keeps: Literal["shares", "reservoir"] | None = None
     balance: Literal["class"] | None = None
+    like: str | None = None
 
 
 METHODS: dict[str, Method] = {}
@@ -75,8 +77,17 @@ def settings(
     protocol: str | None = None,
 ) -> Settings:
     """A method's hyperparameters on a benchmark, the paper's or the best known; `dataclasses.replace` changes some of them."""
-    kind, protocol = find(method).settings, protocol or default_protocol(method, benchmark)
-    return preset(kind, method, benchmark, imbalanced=imbalanced, scenario=scenario, protocol=protocol)
+    found, protocol = find(method), protocol or default_protocol(method, benchmark)
+    name = found.like or method
+    return preset(
+        found.settings, name, benchmark, imbalanced=imbalanced, scenario=scenario, protocol=protocol
+    )
+
+
+def default_protocol(method: str, benchmark: str) -> str:
+    """Whose settings a method has where nothing is said; also of one that is not known here."""
+    like = METHODS[method].like if method in METHODS else None
+    return usual_protocol(like or method, benchmark)
 
 
 def build(

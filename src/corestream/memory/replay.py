@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..counts import is_count
 from ..gradients.calling import Inputs
 from .balance import Balance, balanced, groups
 from .reservoir import Reservoir
@@ -37,7 +38,7 @@ class ReplayMemory:
         classes: int | None = None,
         replay_from: str = "memory",
     ) -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+        if not is_count(capacity):
             raise ValueError(f"capacity must be a whole number of at least 1, got {capacity!r}")
         if policy not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
@@ -59,6 +60,7 @@ class ReplayMemory:
             raise ValueError(
                 "replay_from='task' is for memories with a share for each task, not for a reservoir"
             )
+        capacity = int(capacity)
         self.capacity, self.policy, self.balance, self.tasks_expected = capacity, policy, balance, tasks
         self._of_each_class = 1 if classes is None else capacity // classes
         self.replay_from = replay_from

@@ -78,7 +78,7 @@ def score(
     its own when None. `route` forces one of the two exact ways to S, V and A: "gram", or "linear" in the number of samples.
     """
     model = unwrap(model)
-    options: dict[str, Any] = {"parameters": parameters, "max_bytes": max_bytes}
+    options: dict[str, Any] = {"parameters": _read_once(parameters), "max_bytes": max_bytes}
     with in_mode(model, mode):
         if reference is None or is_batch_coupled(model) or not _joinable(batch, reference):
             grads = per_sample_gradients(model, loss_fn, batch, **options)
@@ -95,6 +95,10 @@ def score(
     if not scores.total.is_cuda:
         require_finite(scores.total, batch[0], grads)
     return scores
+
+
+def _read_once(parameters: Parameters | None) -> Parameters | None:
+    return parameters if parameters is None or isinstance(parameters, str | nn.Module) else list(parameters)
 
 
 def _joinable(batch: Any, reference: Any) -> bool:

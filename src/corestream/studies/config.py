@@ -14,7 +14,7 @@ from corestream.errors import ConfigError
 from corestream.streams.benchmarks.registry import Benchmark
 from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies.files import canonical, parse_json, sha256
-from corestream.studies.fingerprint import fingerprint
+from corestream.studies.fingerprint import code_of, fingerprint
 from corestream.studies.names import check_name
 from corestream.studies.values import convert
 
@@ -43,7 +43,9 @@ class RunConfig:
     record: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)  # what only some benchmarks take
     settings: Mapping[str, Any] = field(default_factory=dict)
-    fingerprint: str = ""  # of the pictures in a folder; a benchmark's are known by its name
+    fingerprint: str = (
+        ""  # of a folder's pictures, of the user's own code; what comes with corestream is known by its name
+    )
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -109,7 +111,7 @@ def make_config(
     options = known.checked_options(config.options)
     scenario = known.checked_scenario(config.scenario, options)
     config = dataclasses.replace(
-        config, scenario=scenario, options=options, fingerprint=fingerprint_of(benchmark)
+        config, scenario=scenario, options=options, fingerprint=fingerprint_of(benchmark, method)
     )
     settings = _fitting(default_settings(config), config, dict(overrides or {}))
     return dataclasses.replace(config, settings=dataclasses.asdict(settings))
@@ -120,9 +122,16 @@ def description(benchmark: str) -> Benchmark:
     return streams.FOLDER if benchmark.startswith(FOLDER) else streams.BENCHMARKS[benchmark]
 
 
-def fingerprint_of(benchmark: str) -> str:
-    """Of the pictures that are in a folder now, empty for a benchmark with a name."""
-    return fingerprint(Path(benchmark.removeprefix(FOLDER))) if benchmark.startswith(FOLDER) else ""
+def fingerprint_of(benchmark: str, method: str) -> str:
+    """Of the pictures that are in a folder now, and of the code of a method or benchmark of the user's own; empty for the others."""
+    is_folder = benchmark.startswith(FOLDER)
+    parts = [
+        fingerprint(Path(benchmark.removeprefix(FOLDER)))
+        if is_folder
+        else code_of(streams.BENCHMARKS[benchmark].build),
+        code_of(learners.METHODS[method].learner),
+    ]
+    return "+".join(filter(None, parts))
 
 
 def _fitting(settings: Any, config: RunConfig, overrides: dict[str, Any]) -> Any:

@@ -1,7 +1,9 @@
-"""What a folder of pictures holds, as a short text: changed pictures are other data, and so another run."""
+"""What a folder of pictures holds, or a file of code, as a short text: changed pictures or code are another run."""
 
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 from corestream.errors import ConfigError
 from corestream.studies.files import canonical, sha256
@@ -17,6 +19,15 @@ def fingerprint(folder: Path) -> str:
         return sha256(canonical([_content(root) for root in roots]))[:16]
     except OSError as error:
         raise ConfigError(f"the pictures in {folder} cannot be listed: {error}") from error
+
+
+def code_of(thing: Any) -> str:
+    """Of the file that defines a class or a function of the user's own; empty for corestream's, and where there is no file."""
+    module = sys.modules.get(thing.__module__)
+    file = getattr(module, "__file__", None)
+    if file is None or thing.__module__.partition(".")[0] == "corestream":
+        return ""
+    return sha256(Path(file).read_bytes())[:16]
 
 
 def _content(root: Path) -> Content:

@@ -316,10 +316,10 @@ def _build_learner(config: RunConfig, settings: Any, stream: Stream, training: S
 
 def make_stream(config: RunConfig, *, data_dir: Path | None = None, offline: bool = False) -> Stream:
     """The stream of a configuration: a benchmark, or pictures in a folder of the user's, which must not have changed since."""
-    if config.fingerprint and config.fingerprint != fingerprint_of(config.benchmark):
+    if config.fingerprint and config.fingerprint != fingerprint_of(config.benchmark, config.method):
         raise DataError(
-            f"{config.benchmark} no longer holds the pictures that this run is made with; put them back, "
-            "or start the command anew for a run with those that are there now"
+            f"the pictures of {config.benchmark}, or the code of {config.method}, are no longer those that this run is made with; put "
+            "them back, or start the command anew for a run with those that are there now"
         )
     return streams.benchmark(
         config.benchmark,

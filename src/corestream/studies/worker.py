@@ -38,10 +38,12 @@ def main() -> None:
 
 
 def _carry_out(order: dict[str, Any], stop: Any, news: TextIO) -> dict[str, Any]:
+    from corestream.plugins import import_plugins
     from corestream.studies.config import RunConfig
     from corestream.studies.drive import Options
     from corestream.studies.execute import execute
 
+    import_plugins()
     options = {**order["options"], "threads": 1, "loggers": tuple(order["options"]["loggers"])}
     if options["data_dir"] is not None:
         options["data_dir"] = Path(options["data_dir"])

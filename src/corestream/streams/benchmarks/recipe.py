@@ -17,7 +17,6 @@ from corestream.streams.samples import Samples, Scale, rows_of
 from corestream.streams.seeds import generator
 from corestream.streams.stream import Plan, Stream
 
-FIXED_FULL_CLASSES = (0, 5)
 UNIT = Scale()  # bytes become [0, 1]
 
 
@@ -34,11 +33,11 @@ def domain_stream(
 ) -> Stream:
     """Task t shows all classes through `renders[t]`."""
     train, test = data.train, data.test
-    classes = tuple(range(10))
+    classes = tuple(range(len(data.classes)))
     in_bytes = request.options.get("noise_style") == "bytes"
 
     def train_samples(task: int) -> Samples:
-        rows = rows_of(_kept(request, task, train.labels.numpy()))
+        rows = rows_of(_kept(request, task, train.labels.numpy(), len(classes)))
         targets = train.labels[rows]
         corruption = corrupt(
             targets,
@@ -147,11 +146,11 @@ def rows_stream(
     )
 
 
-def _kept(request: Request, task: int, labels: np.ndarray) -> np.ndarray:
+def _kept(request: Request, task: int, labels: np.ndarray, classes: int) -> np.ndarray:
     """All rows; in the imbalanced stream all of two classes and the first 10 % of the others."""
     if not request.imbalanced:
         return np.arange(len(labels))
-    if request.options["full_classes"] == "fixed":
-        return keep_full(labels, FIXED_FULL_CLASSES)
-    drawn = generator(request.seed, request.name, task, "full classes").permutation(10)[:2]
+    if request.options.get("full_classes") == "fixed":
+        return keep_full(labels, (0, classes // 2))
+    drawn = generator(request.seed, request.name, task, "full classes").permutation(classes)[:2]
     return keep_full(labels, [int(label) for label in drawn])

@@ -49,7 +49,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark by name; `datasets` are what it reads.
+    """A benchmark by name; `datasets` are what it reads, `settings` what all methods share on one of the user's own.
 
     The first of `scenarios` is the default, unless `usual_scenario` tells it from the options given.
     """
@@ -61,6 +61,7 @@ class Benchmark:
     scenarios: tuple[str, ...] = ("domain",)
     options: Mapping[str, Choice | Number] = field(default_factory=dict, repr=False)
     usual_scenario: Callable[[Mapping[str, Any]], str] | None = field(default=None, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The given options over the defaults; a wrong one is an error that lists the right ones."""

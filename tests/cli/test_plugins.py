@@ -1,0 +1,126 @@
+"""A method and a benchmark of one's own on the command line."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+OWN = '''
+import torch
+from corestream import learners
+from corestream.learners import OCS, Coreset, Method
+from corestream.learners.settings import CoresetSettings, OCSSettings
+from corestream.streams import BENCHMARKS
+from corestream.streams.benchmarks.recipe import domain_stream
+from corestream.streams.benchmarks.registry import Benchmark
+from corestream.streams.datasets import load
+
+
+class First(Coreset):
+    """PLACE"""
+
+    def choose(self, samples, k):
+        return torch.arange(min(k, len(samples)))
+
+
+class Mine(OCS):
+    pass
+
+
+def upright(request):
+    digits = load("digits")
+    order = torch.arange(len(digits.train))
+    return domain_stream(
+        request,
+        digits.divided(order[500:], order[:500]),
+        renders=[lambda images: images.float() / 16] * 2,
+        titles=["one", "two"],
+        input_shape=(1, 8, 8),
+        scale=None,
+        batch_size=50,
+    )
+
+
+learners.register(Method("first", "the first", First, CoresetSettings, "shares", "class"))
+learners.register(Method("mine", "like OCS", Mine, OCSSettings, "shares", "class", like="ocs"))
+BENCHMARKS["upright"] = Benchmark("upright", "twice the same", upright, settings={"batch_size": 20, "lr": 0.03})
+'''
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    monkeypatch.setenv("CORESTREAM_IMPORT", str(path))
+    return path
+
+
+@pytest.fixture
+def cli():
+    """In a process of its own: what is imported stays."""
+
+    def call(*arguments):
+        command = [sys.executable, "-m", "corestream", *map(str, arguments)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        return SimpleNamespace(status=ended.returncode, out=ended.stdout, err=ended.stderr)
+
+    return call
+
+
+def _settings(out):
+    records = [json.loads(path.read_text())["config"] for path in out.glob("*/config.json")]
+    return {record["method"]: record["settings"] for record in records}
+
+
+def test_own_methods_and_streams_are_compared_in_worker_processes(cli, own, tmp_path):
+    out = tmp_path / "runs"
+    answer = cli(
+        "compare",
+        "upright",
+        "--methods",
+        "first,mine",
+        "--seeds",
+        "1",
+        "--sweeps",
+        "1",
+        "--json",
+        "--out",
+        out,
+    )
+    assert answer.status == 0, answer.err
+    assert {name: row["runs"] for name, row in json.loads(answer.out)["methods"].items()} == {
+        "first": 1,
+        "mine": 1,
+    }
+    assert {s["batch_size"] for s in _settings(out).values()} == {20}
+    assert {s["lr"] for s in _settings(out).values()} == {0.03}
+
+
+def test_changed_code_is_another_run(cli, own, tmp_path):
+    command = (
+        "run",
+        "rotated-digits",
+        "--method",
+        "first",
+        "--tasks",
+        "1",
+        "--sweeps",
+        "1",
+        "--out",
+        tmp_path / "runs",
+    )
+    assert cli(*command).status == 0
+    assert cli(*command).status == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    own.write_text(OWN.replace("PLACE", "the first ones"))
+    assert cli(*command).status == 0
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_a_file_that_cannot_be_imported_is_named(cli, own):
+    own.write_text("import nowhere_to_be_found")
+    answer = cli("list", "methods")
+    assert answer.status == 2
+    assert "own.py, which cannot be imported: ModuleNotFoundError" in answer.err
