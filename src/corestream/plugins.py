@@ -8,6 +8,7 @@ import importlib.util
 import os
 import sys
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from .errors import ConfigError
@@ -23,7 +24,7 @@ def import_plugins() -> None:
                 _import_file(Path(name).resolve())
             else:
                 importlib.import_module(name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             kind = type(error).__name__
             raise ConfigError(
                 f"{VARIABLE} names {name}, which cannot be imported: {kind}: {error}"
@@ -33,9 +34,12 @@ def import_plugins() -> None:
 def _import_file(path: Path) -> None:
     """As Python does with a script: what lies beside it can be imported by it."""
     sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = (
+        f"corestream_own_{sha256(bytes(path)).hexdigest()[:12]}"  # of its own: two files may be called alike
+    )
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -1,6 +1,7 @@
 """A method and a benchmark of one's own on the command line."""
 
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -117,6 +118,28 @@ def test_changed_code_is_another_run(cli, own, tmp_path):
     own.write_text(OWN.replace("PLACE", "the first ones"))
     assert cli(*command).status == 0
     assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_a_report_does_not_need_the_code_of_its_runs(cli, own, tmp_path, monkeypatch):
+    out = tmp_path / "runs"
+    command = ("run", "rotated-digits", "--method", "first", "--tasks", "1", "--sweeps", "1", "--out", out)
+    assert cli(*command).status == 0
+    monkeypatch.delenv("CORESTREAM_IMPORT")
+    answer = cli("report", out)
+    assert answer.status == 0, answer.err
+
+
+def test_files_of_one_name_are_told_apart(cli, own, tmp_path, monkeypatch):
+    second = tmp_path / "more" / "own.py"
+    second.parent.mkdir()
+    second.write_text(OWN.replace('"first"', '"second"').replace('"mine"', '"yours"'))
+    monkeypatch.setenv("CORESTREAM_IMPORT", f"{own}{os.pathsep}{second}")
+    out = tmp_path / "runs"
+    for method in ("first", "second"):
+        command = ("run", "rotated-digits", "--method", method, "--tasks", "1", "--sweeps", "1", "--out", out)
+        assert cli(*command).status == 0
+    found = {json.loads(path.read_text())["config"]["fingerprint"] for path in out.glob("*/config.json")}
+    assert len(found) == 2
 
 
 def test_a_file_that_cannot_be_imported_is_named(cli, own):

@@ -220,6 +220,41 @@ def test_a_head_of_the_reference_alone_is_left_alone(ocs, draw):
     same_parameters(*learners)
 
 
+class Gated(nn.Module):
+    """A parameter without a rule that has no effect yet: its gradient is zero, and it is used."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.gate, self.inner = (
+            nn.Linear(4, 3),
+            nn.Parameter(torch.zeros(())),
+            nn.Parameter(torch.eye(4)),
+        )
+
+    def forward(self, x):
+        return self.head(x + self.gate * (x @ self.inner))
+
+
+def test_a_used_parameter_with_a_gradient_of_zero_is_not_left_alone(ocs, draw):
+    learners = []
+    for single_pass in ("auto", False):
+        torch.manual_seed(0)
+        net = Gated().double()
+        learners.append(
+            ocs(ReplayMemory(6), net, optimizer=optimizer_for(net, weight_decay=0.1), single_pass=single_pass)
+        )
+        learners[-1].observe(*draw())
+    same_parameters(*learners)
+    assert not torch.equal(net.inner, torch.eye(4, dtype=torch.float64))
+
+
+def test_selection_by_layers_that_are_frozen_since_is_refused(ocs, draw, model):
+    learner = ocs(ReplayMemory(6), parameters=["head"])
+    learner.model.head.requires_grad_(False)
+    with pytest.raises(ValueError, match="trainable any more"):
+        learner.observe(*draw())
+
+
 class Tempered(nn.Module):
     """A loss with something of its own to learn."""
 

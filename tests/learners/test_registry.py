@@ -96,6 +96,12 @@ def test_as_many_samples_of_each_class_balance_every_method(model, capacity, eac
     assert learner.memory.targets.view(3, -1).sort(1).values.tolist() == [[0] * each + [1] * each] * 3
 
 
+def test_a_variant_is_like_a_method_that_there_is():
+    with pytest.raises(ConfigError, match="did you mean 'ocs'"):
+        learners.register(replace(METHODS["ocs"], name="mine", like="osc"))
+    assert "mine" not in METHODS
+
+
 def test_a_variant_has_the_values_of_the_method_it_is_like(monkeypatch):
     known = learners.METHODS["ocs"]
     mine = replace(known, name="mine", like="ocs")

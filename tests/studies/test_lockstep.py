@@ -58,15 +58,36 @@ def test_runs_in_lockstep_are_logged_and_saved_as_asked(
         def close(self) -> None:
             self.noted.append("closed")
 
-    monkeypatch.setitem(loggers.LOGGERS, "json", Noting)
+    monkeypatch.setitem(loggers.LOGGERS, "noting", Noting)
     configs = [config("finetune", seed) for seed in (0, 1)]
-    make_runs_together(configs, tmp_path, lanes=2, options=Options(checkpoint_steps=20, loggers=("json",)))
+    make_runs_together(configs, tmp_path, lanes=2, options=Options(checkpoint_steps=20, loggers=("noting",)))
     for one in configs:
         folder = tmp_path / one.digest()
         events = read_events(folder)
         assert told[folder] == [event["step"] for event in events if event["event"] == "task"] + ["closed"]
         saved = [event["step"] for event in events if event["event"] == "checkpoint"]
         assert all(later - earlier <= 20 for earlier, later in pairwise([0, *saved]))
+
+
+def test_a_logger_that_cannot_be_closed_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def __init__(self, config: RunConfig, folder: Path) -> None:
+            self.fails = config.seed == 0
+
+        def log(self, step: int, values: object) -> None:
+            if self.fails:
+                raise ConnectionError("nobody there")
+
+        def close(self) -> None:
+            raise ConnectionError("still nobody there")
+
+    monkeypatch.setitem(loggers.LOGGERS, "broken", Broken)
+    configs = [config("finetune", seed) for seed in (0, 1)]
+    outcomes = make_runs_together(configs, tmp_path, lanes=1, options=Options(loggers=("broken",)))
+    assert [outcome.status for outcome in outcomes] == ["failed", "done"]
+    assert "still nobody there" in (tmp_path / configs[1].digest() / "events.jsonl").read_text()
 
 
 def test_one_failing_run_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

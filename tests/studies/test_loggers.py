@@ -5,7 +5,7 @@ import pytest
 
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig
-from corestream.studies.loggers import flat, make_loggers
+from corestream.studies.loggers import LOGGERS, flat, make_loggers
 
 CONFIG = RunConfig("rotated-digits", "ocs", settings={"tau": 10.0})
 
@@ -57,6 +57,19 @@ def test_wandb_goes_on_in_the_same_run(tmp_path, monkeypatch):
     logger.close()
     assert [name for name, *_ in package.calls] == ["init", "log", "finish"]
     assert package.calls[0][2]["id"] == CONFIG.digest()
+    assert package.calls[0][2]["reinit"] == "create_new"  # others of this process go on
+
+
+def test_a_logger_is_closed_where_the_next_one_cannot_be_made(tmp_path, monkeypatch):
+    def broken(config, folder):
+        raise ConnectionError("nobody there")
+
+    first = Recorder()
+    monkeypatch.setitem(LOGGERS, "first", lambda config, folder: first)
+    monkeypatch.setitem(LOGGERS, "second", broken)
+    with pytest.raises(ConnectionError):
+        make_loggers(("first", "second"), CONFIG, tmp_path)
+    assert [name for name, *_ in first.calls] == ["close"]
 
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ MOVING = frozenset(
     f"{name}Backward0"
     for name in (
         "Index", "IndexSelect", "Gather", "Sort", "Topk", "IndexPut", "IndexCopy", "IndexAdd", "Scatter", "ScatterAdd",
-        "ScatterReduce", "MaskedSelect", "Cat", "Stack", "MaskedScatter", "Take", "UniqueDim", "PackPaddedSequence",
+        "ScatterReduce", "MaskedSelect", "Cat", "Stack", "MaskedScatter", "Take", "UniqueDim", "SegmentReduce", "PackPaddedSequence",
     )
 )  # fmt: skip
 

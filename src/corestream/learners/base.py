@@ -56,6 +56,7 @@ class Learner:
     """
 
     memory: ReplayMemory | None = None
+    follows_freezing = True  # whether layers may be frozen, or thawed, on the way
     _learning: list[bool] | None = None  # of all parameters
     _concluded = False  # whether the task's end has begun
 
@@ -103,7 +104,8 @@ class Learner:
         # now, and not only when a task's share is stored
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
-        self._follow_freezing()
+        if self.follows_freezing:
+            self._follow_freezing()
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
         inputs, y = map_inputs(_plain, inputs), _plain(y)
@@ -111,7 +113,6 @@ class Learner:
             return self._learn(inputs, y, ids)
 
     def _follow_freezing(self) -> None:
-        """Layers may be frozen, or thawed, on the way."""
         learning = [parameter.requires_grad for parameter in self._every]
         if learning != self._learning:
             self.parameters, self._learning = trainable(self.model), learning

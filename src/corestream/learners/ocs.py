@@ -157,7 +157,7 @@ class OCS(Learner):
             parts.append((replayed.inputs, replayed.targets))
         x, y = _join(parts)
         grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
-        scored = grads if self.selected is None else grads.only(self.selected)
+        scored = grads if self.selected is None else grads.only(list(self._wanted))
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
         scores, picked = self._pick(criteria, inputs, grads)
@@ -223,7 +223,10 @@ class OCS(Learner):
         """The parameters that selection looks at."""
         if self.selected is None:
             return self.parameters
-        return {name: self.parameters[name] for name in self.selected if name in self.parameters}
+        wanted = {name: self.parameters[name] for name in self.selected if name in self.parameters}
+        if not wanted:
+            raise ValueError("parameters: none of those that selection looks at is trainable any more")
+        return wanted
 
     def _gradients(self, inputs: Inputs, targets: Tensor, wanted: dict[str, Tensor]) -> PerSampleGradients:
         with unchanged_buffers(self.model):
@@ -306,7 +309,7 @@ class OCS(Learner):
                 self.model,
                 self.loss_fn,
                 batch,
-                parameters=self.selected,
+                parameters=list(self._wanted),
                 mode=self.score_mode,
                 max_bytes=self.max_bytes,
             )
@@ -361,9 +364,11 @@ def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tu
 
 
 def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients) -> bool:
-    """Whether an ordinary step over these samples would leave the parameter alone, as one of a head that none of them goes through.
-    A card is not asked."""
-    return name in grads.unused or (name in grads.general and not gradient.is_cuda and not gradient.any())
+    """Whether an ordinary step over the update's samples would leave the parameter alone, as one of a head that none of them goes through,
+    but others of this pass do. A card is not asked."""
+    if name not in grads.general or gradient.is_cuda or bool(gradient.any()):
+        return name in grads.unused
+    return bool(grads.only([name]).norms().any())
 
 
 def _is_finite(value: object) -> bool:

@@ -48,6 +48,8 @@ class StreamClasses(Protocol):
 
 def register(method: Method) -> None:
     """Make a method known to `names`, `settings`, `build` and the command line."""
+    if method.like is not None:
+        find(method.like)
     METHODS[method.name] = method
 
 

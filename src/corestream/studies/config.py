@@ -125,13 +125,13 @@ def description(benchmark: str) -> Benchmark:
 def fingerprint_of(benchmark: str, method: str) -> str:
     """Of the pictures that are in a folder now, and of the code of a method or benchmark of the user's own; empty for the others."""
     is_folder = benchmark.startswith(FOLDER)
-    parts = [
-        fingerprint(Path(benchmark.removeprefix(FOLDER)))
-        if is_folder
-        else code_of(streams.BENCHMARKS[benchmark].build),
-        code_of(learners.METHODS[method].learner),
-    ]
-    return "+".join(filter(None, parts))
+    data = pictures_of(benchmark) if is_folder else code_of(streams.BENCHMARKS[benchmark].build)
+    return "+".join(filter(None, [data, code_of(learners.METHODS[method].learner)]))
+
+
+def pictures_of(benchmark: str) -> str:
+    """Of those that are in the folder now."""
+    return fingerprint(Path(benchmark.removeprefix(FOLDER)))
 
 
 def _fitting(settings: Any, config: RunConfig, overrides: dict[str, Any]) -> Any:

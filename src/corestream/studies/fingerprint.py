@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ def fingerprint(folder: Path) -> str:
 
 def code_of(thing: Any) -> str:
     """Of the file that defines a class or a function of the user's own; empty for corestream's, and where there is no file."""
-    module = sys.modules.get(thing.__module__)
-    file = getattr(module, "__file__", None)
-    if file is None or thing.__module__.partition(".")[0] == "corestream":
+    while isinstance(thing, partial):
+        thing = thing.func
+    name = getattr(thing, "__module__", None) or type(thing).__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or not Path(file).is_file() or name.partition(".")[0] == "corestream":
         return ""
     return sha256(Path(file).read_bytes())[:16]
 

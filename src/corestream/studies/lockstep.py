@@ -31,7 +31,7 @@ from corestream.studies.drive import Driver, Options, Progress
 from corestream.studies.environment import set_up_card
 from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError, locked
-from corestream.studies.loggers import make_loggers
+from corestream.studies.loggers import Logger, make_loggers
 from corestream.studies.pool import Outcome, Watcher
 from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
@@ -144,9 +144,16 @@ class Lane:
 
         loggers = make_loggers(self._options.loggers, self.config, self.folder)
         for logger in loggers:
-            self._resources.callback(logger.close)
+            self._resources.callback(self._let_go, logger)
         self._driver = Driver(self._run, self._options, self._events, self._stop, report, loggers)
         return None
+
+    def _let_go(self, logger: Logger) -> None:
+        """What it could not take to its end is told in the log, and holds up neither this run nor the others."""
+        try:
+            logger.close()
+        except Exception as error:
+            self._events.write("not logged", error=f"{type(error).__name__}: {error}")
 
     def waits_for_card(self) -> bool:
         """Whether launches are under way; or a task is to be closed, for which the card must have done what it has of it."""

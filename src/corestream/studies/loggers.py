@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,6 +75,7 @@ class WandB:
         self._run.finish()
 
 
+PACKAGES = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 LOGGERS: dict[str, Callable[[RunConfig, Path], Logger]] = {
     "tensorboard": TensorBoard,
     "mlflow": MLflow,
@@ -84,12 +86,20 @@ LOGGERS: dict[str, Callable[[RunConfig, Path], Logger]] = {
 def check_loggers(names: tuple[str, ...]) -> tuple[str, ...]:
     """The names themselves, once each is known and its package is there."""
     for name in names:
-        _require(check_name("logger", name, LOGGERS))
+        if check_name("logger", name, LOGGERS) in PACKAGES:
+            _require(name)
     return names
 
 
 def make_loggers(names: tuple[str, ...], config: RunConfig, folder: Path) -> list[Logger]:
-    return [LOGGERS[name](config, folder) for name in check_loggers(names)]
+    """All of them, or none that is left open."""
+    loggers: list[Logger] = []
+    with ExitStack() as made:
+        for name in check_loggers(names):
+            loggers.append(LOGGERS[name](config, folder))
+            made.callback(loggers[-1].close)
+        made.pop_all()
+    return loggers
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -102,7 +112,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _require(name: str) -> Any:
     try:
-        return importlib.import_module("torch.utils.tensorboard" if name == "tensorboard" else name)
+        return importlib.import_module(PACKAGES[name])
     except ImportError as error:
         raise ConfigError(
             f"logging to {name} needs one more package: pip install 'corestream[{name}]'"

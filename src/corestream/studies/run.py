@@ -14,8 +14,9 @@ from corestream.gradients import is_batch_coupled
 from corestream.learners import Learner
 from corestream.selection.scores import in_mode
 from corestream.streams import Batches, Stream
+from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies import checkpoint, randomness
-from corestream.studies.config import RunConfig, fingerprint_of, run_settings
+from corestream.studies.config import RunConfig, pictures_of, run_settings
 from corestream.studies.finite import FiniteWatch
 from corestream.studies.ledger import Ledger
 from corestream.studies.metrics import Evaluation, evaluate
@@ -316,10 +317,11 @@ def _build_learner(config: RunConfig, settings: Any, stream: Stream, training: S
 
 def make_stream(config: RunConfig, *, data_dir: Path | None = None, offline: bool = False) -> Stream:
     """The stream of a configuration: a benchmark, or pictures in a folder of the user's, which must not have changed since."""
-    if config.fingerprint and config.fingerprint != fingerprint_of(config.benchmark, config.method):
+    pictures = config.fingerprint.partition("+")[0] if config.benchmark.startswith(FOLDER) else ""
+    if pictures and pictures != pictures_of(config.benchmark):
         raise DataError(
-            f"the pictures of {config.benchmark}, or the code of {config.method}, are no longer those that this run is made with; put "
-            "them back, or start the command anew for a run with those that are there now"
+            f"{config.benchmark} no longer holds the pictures that this run is made with; put them back, "
+            "or start the command anew for a run with those that are there now"
         )
     return streams.benchmark(
         config.benchmark,

@@ -65,7 +65,7 @@ def domain_stream(
         plans=tuple(plan(task) for task in range(request.cut(len(renders)))),
         seed=request.seed,
         drop_last=drop_last,
-        class_names=tuple(str(label) for label in classes),
+        class_names=data.classes,
         settings=request.settings(),
         files_note=data.note,
         data=data,
