@@ -132,3 +132,10 @@ def test_samples_of_another_shape_are_told():
     reservoir.add(Samples.of(torch.zeros(3, 7), torch.zeros(3, dtype=torch.long), 0), rows, None)
     with pytest.raises(ValueError, match=r"must have one shape: \[7\] before, \[9\] now; pad"):
         reservoir.add(Samples.of(torch.zeros(3, 9), torch.zeros(3, dtype=torch.long), 0), rows, None)
+
+
+def test_samples_of_another_type_are_told():
+    reservoir, x, y = Reservoir(4), torch.zeros(3, 2), torch.arange(3)
+    reservoir.add(Samples.of(x, y), torch.arange(3), None)
+    with pytest.raises(ValueError, match=r"one type: torch.int64 before, torch.int32 now"):
+        reservoir.add(Samples.of(x, y.int()), torch.arange(3), None)

@@ -62,6 +62,10 @@ class Reservoir:
                     f"samples are kept side by side and must have one shape: {list(held.shape[1:])} before, "
                     f"{list(column.shape[1:])} now; pad them to one length"
                 )
+            if column.dtype != held.dtype:
+                raise ValueError(
+                    f"samples are kept side by side and must have one type: {held.dtype} before, {column.dtype} now"
+                )
         return self._slots
 
     def state_dict(self) -> dict[str, Tensor]:
