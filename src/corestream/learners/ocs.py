@@ -34,7 +34,8 @@ class OCS(Learner):
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
-    nothing to learn (`single_pass`: True, False or "auto"). `task_free=True` is for streams without task boundaries: picks join the memory at once.
+    nothing to learn (`single_pass`: True, False or "auto"). `task_free=True` is for streams without task boundaries: picks join the
+    memory at once.
     """
 
     memory: ReplayMemory
