@@ -310,7 +310,7 @@ class OCS(Learner):
                 self.model,
                 self.loss_fn,
                 batch,
-                parameters=list(self._wanted),
+                parameters=None if self.selected is None else list(self._wanted),
                 mode=self.score_mode,
                 max_bytes=self.max_bytes,
             )

@@ -7,6 +7,7 @@ import typing
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
+from corestream.counts import is_count
 from corestream.errors import ConfigError
 
 
@@ -166,11 +167,7 @@ class VectorOCSSettings(ReplayedSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        named = self.reference in ("memory", "replay")
-        counted = (
-            isinstance(self.reference, int) and not isinstance(self.reference, bool) and self.reference >= 1
-        )
-        if not named and not counted:
+        if self.reference not in ("memory", "replay") and not is_count(self.reference):
             raise ConfigError(
                 f"reference is {self.reference!r}; allowed are 'memory', 'replay' or a whole number from 1"
             )
