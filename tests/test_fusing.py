@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from corestream import OCS, ReplayMemory
 from corestream.fusing import fusible, fusing
+from corestream.selection.criteria import Criteria
+from corestream.selection.scores import weigh
 
 TRACED = "aot_eager"  # everything of torch.compile but the kernels, which need a compiler for the machine
 
@@ -39,6 +41,21 @@ def test_ocs_learns_the_same_where_its_small_operations_are_compiled() -> None:
         traced = learned(TRACED)
     for mine, plain in zip(traced, learned(None), strict=True):
         torch.testing.assert_close(mine, plain, rtol=1e-5, atol=1e-6)
+
+
+def test_a_study_of_many_settings_stays_compiled() -> None:
+    criteria = Criteria(
+        *torch.randn(3, 50, generator=torch.Generator().manual_seed(0)).unbind(), torch.arange(50) < 49
+    )
+    tenths = [tenth / 10 for tenth in range(11)]
+    with warnings.catch_warnings(), fusing(TRACED):
+        warnings.simplefilter("error")  # torch.compile gives up after eight compilations of one function
+        for alpha in tenths:
+            for affinity in (0.0, 1.0):
+                total = weigh(criteria, 1000.0, (alpha, 1 - alpha, affinity)).total
+                weighed = alpha * criteria[0] + (1 - alpha) * criteria[1] + 1000.0 * affinity * criteria[2]
+                assert total[-1] == -torch.inf
+                assert torch.allclose(total[:-1], weighed[:-1])
 
 
 def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once() -> None:

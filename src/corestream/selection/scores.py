@@ -55,7 +55,7 @@ def weigh(criteria: Criteria, tau: float, weights: tuple[float, float, float] = 
 def _total(
     s: Tensor, v: Tensor, a: Tensor, finite: Tensor | None, alpha: float, beta: float, gamma: float
 ) -> Tensor:
-    total = torch.add(torch.add(alpha * s, v, alpha=beta), a, alpha=gamma)
+    total = alpha * s + beta * v + gamma * a  # torch.add's alpha would be compiled anew for each setting
     return total if finite is None else total.masked_fill(~finite, -torch.inf)
 
 
