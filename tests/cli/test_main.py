@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -14,6 +15,11 @@ def test_help_names_every_command(cli):
     assert answer.status == 0
     for command in ("demo", "run", "compare", "paper", "report", "data", "list", "show"):
         assert f" {command} " in answer.out
+
+
+def test_the_version_is_that_of_the_package(cli):
+    answer = cli("--version")
+    assert (answer.status, answer.out.strip()) == (0, f"corestream {version('corestream')}")
 
 
 def test_the_front_door_opens_without_matplotlib():

@@ -5,9 +5,11 @@ import sys
 import warnings
 from collections.abc import Callable
 from types import FrameType
+from typing import Annotated
 
 import typer
 
+from corestream import __version__
 from corestream.cli import compare, data, demo, listing, paper, report, run, show
 from corestream.cli.hyperparameters import with_hyperparameters
 from corestream.errors import ConfigError, CorestreamError, CorestreamWarning
@@ -24,6 +26,22 @@ app = typer.Typer(
 
 def _complain(error: Exception) -> None:
     typer.echo(f"corestream: {error}", err=True)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"corestream {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _front_door(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
 
 
 try:
