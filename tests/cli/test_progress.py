@@ -42,6 +42,17 @@ def test_runs_of_one_method_are_told_apart():
     )
 
 
+def test_a_step_that_is_not_captured_is_told_once_for_all_runs(monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=written, width=160))
+    with RunDisplay(3) as display:
+        for seed in range(3):
+            display.fell_back(RunConfig("rotated-digits", "ocs", seed=seed), "RuntimeError: no such kernel")
+    assert written.getvalue().splitlines() == [
+        "ocs on rotated-digits seed 0: its steps are not captured, and take longer: RuntimeError: no such kernel"
+    ]
+
+
 def test_bars_tell_task_accuracy_and_time_left(shown):
     text = shown(2, terminal=True)
     assert "task 2/2, accuracy 81.2 %, 1 min 15 s left" in text

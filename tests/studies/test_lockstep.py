@@ -11,7 +11,7 @@ import torch
 
 from corestream.errors import NonFiniteError
 from corestream.learners.uniform import Uniform
-from corestream.studies import captured, loggers
+from corestream.studies import captured, lockstep, loggers
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.drive import Options
 from corestream.studies.events import read_events
@@ -114,6 +114,34 @@ def test_one_failing_run_leaves_the_others_alone(tmp_path: Path, monkeypatch: py
     assert found == {bad.digest(): "failed", good.digest(): "done"}
     assert told == outcomes
     assert "rained" in (tmp_path / bad.digest() / "events.jsonl").read_text()
+
+
+def test_what_cannot_be_captured_is_told_once_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OnTheCard(lockstep.Lane):
+        """As on a card, up to the capture itself."""
+
+        def begin(self) -> Outcome | None:
+            self._capturable = True
+            return super().begin()
+
+    def refused(*given: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nand a trace")
+
+    monkeypatch.setattr(lockstep, "Lane", OnTheCard)
+    monkeypatch.setattr(lockstep, "CapturedStep", refused)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    told: list[tuple[RunConfig, str]] = []
+
+    class Listener(Watcher):
+        def fell_back(self, config: RunConfig, reason: str) -> None:
+            told.append((config, reason))
+
+    one = config("ocs", 0)
+    assert make_runs_together([one], tmp_path, lanes=1, watcher=Listener())[0].status == "done"
+    assert told == [(one, "RuntimeError: operation not permitted when stream is capturing")]
+    assert "not captured" in (tmp_path / one.digest() / "events.jsonl").read_text()
 
 
 def test_a_run_that_broke_off_after_its_last_checkpoint_is_ended(tmp_path: Path) -> None:

@@ -187,3 +187,9 @@ def test_scaling_by_channels_can_be_captured() -> None:
         found = scale(images)
     graph.replay()
     assert torch.equal(found, expected)
+
+
+def test_what_is_recorded_at_each_step_keeps_a_run_from_being_captured(tmp_path: Path) -> None:
+    one = config("ocs", 0, record=("picks",))
+    assert make_runs_together([one], tmp_path, lanes=1)[0].status == "done"
+    assert not was_captured(tmp_path, one)

@@ -32,6 +32,7 @@ class RunDisplay(Watcher):
         )
         self._of: dict[str, TaskID] = {}
         self._shares: dict[str, float] = {}
+        self._told: set[str] = set()
         self._began = time.monotonic()
         self._all = self._bars.add_task("all runs", total=total, news="", visible=total > 1)
 
@@ -66,6 +67,11 @@ class RunDisplay(Watcher):
         self._tell_all()
         found = _accuracy(accuracy) or f", {outcome.status}: {outcome.error}"
         self._line(f"[{self._ended}/{self._total}] {title(outcome.config)}{found}")
+
+    def fell_back(self, config: RunConfig, reason: str) -> None:
+        if reason not in self._told:  # by one of the runs for all
+            self._told.add(reason)
+            self._line(f"{title(config)}: its steps are not captured, and take longer: {reason}")
 
     def _tell_all(self) -> None:
         done = self._ended + sum(self._shares.values())

@@ -138,6 +138,8 @@ class Lane:
             self._run = execute.begin(self.config, self.folder, self._options, self._events)
         if self.stream is not None:
             self._run.evaluator = CapturedEvaluations(self._place)
+            if self.config.record:
+                self._tell_not_captured(f"it records {', '.join(self.config.record)} at each step")
 
         def report(progress: Progress) -> None:
             self._watcher.progressed(self.config, progress)
@@ -258,8 +260,12 @@ class Lane:
             self._capturable = False
             torch.cuda.synchronize()
         if not (self._capturable and self._tries_left):
-            self._events.write("not captured", reason=reason)
+            self._tell_not_captured(reason)
         return False
+
+    def _tell_not_captured(self, reason: str) -> None:
+        self._events.write("not captured", reason=reason)
+        self._watcher.fell_back(self.config, reason)
 
     def guarded(self, work: Callable[[], Outcome | None]) -> Outcome | None:
         """An error ends this run and is recorded; the others go on."""
