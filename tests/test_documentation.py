@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from corestream.cli.paper import MEASURED
-from corestream.studies.catalogue import STUDIES
+from corestream.studies.catalogue import MEASURED, STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -23,6 +23,21 @@ def test_a_row_has_ours_the_papers_the_verdict_the_command_the_device_and_the_ti
     assert "`corestream compare rotated-mnist --methods ocs --seeds 5 --device cuda --protocol paper`" in line
 
 
+def test_runs_on_two_devices_are_counted_and_timed_where_most_were_made() -> None:
+    on_cpu = replace(kept("ocs", 0, 0.82, device="cpu"), device="cpu", seconds=900.0)
+    page = results_page([on_cpu, *(kept("ocs", seed, 0.82) for seed in range(1, 5))])
+    (line,) = [line for line in page.splitlines() if line.startswith("| ocs |") and "compare" in line][:1]
+    assert "| 5 | NVIDIA H200 (4), cpu (1) | 42 s |" in line
+    assert "--device cuda" in line
+
+
+def test_the_papers_number_of_something_else_is_not_compared_with() -> None:
+    page = results_page([kept("multitask", 0, 0.16, benchmark="split-cifar100", scenario="class")])
+    (line,) = [line for line in page.splitlines() if line.startswith("| multitask |")]
+    assert "| 16.0 | 71.0 ± 0.2 | not comparable |" in line
+    assert "Not comparable with the paper: the paper's multitask is that of Table 1" in page
+
+
 def test_holes_and_studies_without_runs() -> None:
     page = results_page([kept("ocs", 0, 0.82)])
     assert "1 (4 missing)" in page

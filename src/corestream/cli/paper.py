@@ -15,7 +15,7 @@ from rich.console import Console
 from corestream.cli import options as opt
 from corestream.cli.making import make_missing, plain, show
 from corestream.errors import ConfigError
-from corestream.studies.catalogue import STUDIES
+from corestream.studies.catalogue import MEASURED, STUDIES
 from corestream.studies.config import RunConfig, canonical_benchmark, check_method
 from corestream.studies.design import Study
 from corestream.studies.drive import Options
@@ -31,7 +31,6 @@ from corestream.studies.tables import Table
 if TYPE_CHECKING:
     from corestream.studies.measured import Source
 
-MEASURED = ("figure3", "minibatch-distance")
 ABOUT = {
     "table1": "main",
     "table2": "noise",

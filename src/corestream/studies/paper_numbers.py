@@ -7,6 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+RESERVATION = "not_comparable"  # stands among a row's metrics
+
 
 @dataclass(frozen=True)
 class Number:
@@ -39,7 +41,13 @@ def rows(table: str, condition: str) -> list[str]:
 def cell(table: str, condition: str, row: str) -> dict[str, Number]:
     """Metric → the paper's number; empty where the paper has none."""
     found = _tables().get(table, {}).get(condition, {}).get(row, {})
-    return {metric: _number(value) for metric, value in found.items()}
+    return {metric: _number(value) for metric, value in found.items() if metric != RESERVATION}
+
+
+def reservation(table: str, condition: str, row: str) -> str:
+    """Why a number of the paper is of something else than its row says; empty where nothing is wrong."""
+    found = _tables().get(table, {}).get(condition, {}).get(row, {})
+    return str(found.get(RESERVATION, ""))
 
 
 def hyperparameters(benchmark: str) -> dict[str, Any]:

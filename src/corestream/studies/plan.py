@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,8 +37,9 @@ class Plan:
             place = (row.label, condition.key)
             wanted = {(identity(config.to_dict()), config.seed): config for config in self.configs[place]}
             found = [_under(known[key], config) for key, config in wanted.items() if key in known]
-            paper = paper_numbers.cell(self.study.name, condition.key, row.paper_label)
-            cells[place] = make_cell(found, expected=len(wanted), paper=paper)
+            where = self.study.name, condition.key, row.paper_label
+            paper, reservation = paper_numbers.cell(*where), paper_numbers.reservation(*where)
+            cells[place] = make_cell(found, expected=len(wanted), paper=paper, not_comparable=reservation)
         if "ratio" in self.study.metrics:
             cells = _with_ratios(cells)
         if "usage" in self.study.metrics:
@@ -103,8 +103,8 @@ def _with_ratios(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
     timed = {}
     for (row, condition), cell in cells.items():
         ocs = cells.get(("ocs", condition), Cell())
-        device = _usual_device(ocs) or _usual_device(cell)
-        own, reference = _hours(cell, device), _hours(ocs, device)
+        device = ocs.usual_device or cell.usual_device
+        own, reference = cell.hours_on(device), ocs.hours_on(device)
         measured = {name: value for name, value in cell.measured.items() if name != "hours"}
         if own:
             measured["hours"] = own
@@ -112,17 +112,6 @@ def _with_ratios(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
                 measured["ratio"] = Measured(own.mean / reference.mean, None, own.count)
         timed[row, condition] = replace(cell, measured=measured)
     return timed
-
-
-def _usual_device(cell: Cell) -> str:
-    devices = Counter(result.device for result in cell.results if result.status == "done")
-    return devices.most_common(1)[0][0] if devices else ""
-
-
-def _hours(cell: Cell, device: str) -> Measured | None:
-    seconds = [r.seconds for r in cell.results if r.status == "done" and r.device == device]
-    known = [value / 3600 for value in seconds if value is not None]
-    return Measured.of(known) if known else None
 
 
 def _with_usage(

@@ -1,9 +1,10 @@
 """docs/RESULTS.md: every table for which there are results, row by row, with the command that makes the row again."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from corestream.studies.catalogue import STUDIES
+from corestream.studies.catalogue import MEASURED, STUDIES
 from corestream.studies.commands import command_of, row_command
 from corestream.studies.config import RunConfig
 from corestream.studies.design import Study
@@ -22,7 +23,8 @@ HEAD = """# Results
 
 Written by `corestream paper ledger` from the runs kept under `results/`. Accuracy in per cent, mean ± sample standard
 deviation over the seeds. **within**: inside the paper's mean ± 2 (own sd + paper's sd); **better** and **miss**: outside
-of it; **not comparable**: the reason stands below the table. Time is that of one run.
+of it, all three by unrounded values; **not comparable**: the reason stands below the table. Time is that of one run, on the device that
+most of a row's were made on.
 """
 
 
@@ -58,7 +60,7 @@ def results_page(
     if figures:
         parts.append("## Figures\n")
     for name, file in (figures or {}).items():
-        title = STUDIES[name].title if name in STUDIES else name
+        title = STUDIES[name].title if name in STUDIES else MEASURED.get(name, name)
         parts += [f"### {title}\n", f"![{title}]({file})\n", notes.get(name, "")]
     return "\n".join(parts)
 
@@ -126,15 +128,15 @@ def _others(results: Sequence[Result], note: str) -> Iterator[str]:
     for group in groups.values():
         cell = make_cell(group)
         metrics = [plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")]
-        yield markdown_line([_command(group), *metrics, *_facts(cell)])
+        yield markdown_line([_command(cell), *metrics, *_facts(cell)])
     yield ""
 
 
-def _command(group: Sequence[Result]) -> str:
-    config, seeds = RunConfig.from_dict(group[0].config), [result.seed for result in group]
+def _command(cell: Cell) -> str:
+    config, seeds = _usual_config(cell), [result.seed for result in cell.results]
     if sorted(seeds) == list(range(len(seeds))):
         return f"`{row_command(config, len(seeds))}`"
-    more = ", ".join(map(str, seeds[1:]))
+    more = ", ".join(str(seed) for seed in seeds if seed != config.seed)
     return f"`{command_of(config)}`" + (f", and with seed {more}" if more else "")
 
 
@@ -147,18 +149,23 @@ def _words(row: str, cell: Cell, metrics: Sequence[str]) -> list[str]:
     for metric in metrics:
         own, paper = cell.measured.get(metric), cell.paper.get(metric)
         words += [plus_minus(own, metric), plus_minus(paper, metric), cell.verdict(metric)]
-    config = RunConfig.from_dict(cell.results[0].config)
-    return [*words, *_facts(cell), f"`{row_command(config, cell.expected)}`"]
+    return [*words, *_facts(cell), f"`{row_command(_usual_config(cell), cell.expected)}`"]
 
 
 def _facts(cell: Cell) -> list[str]:
     """How many runs, where, and how long each took."""
-    devices = ", ".join(sorted({result.device for result in cell.results if result.device}))
-    return [cell.runs, devices, _time(cell)]
+    devices = Counter(result.device for result in cell.results if result.device).most_common()
+    words = [f"{name} ({count})" if len(devices) > 1 else name for name, count in devices]
+    return [cell.runs, ", ".join(words), _time(cell)]
+
+
+def _usual_config(cell: Cell) -> RunConfig:
+    usual = [result for result in cell.results if result.device == cell.usual_device]
+    return RunConfig.from_dict((usual or cell.results)[0].config)
 
 
 def _time(cell: Cell) -> str:
-    hours = cell.measured.get("hours")
+    hours = cell.hours_on(cell.usual_device)
     if hours is None:
         return ""
     seconds = 3600 * hours.mean

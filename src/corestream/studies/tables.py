@@ -1,6 +1,7 @@
 """Tables: what was measured, the paper's number beside it, and whether the two agree."""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -54,6 +55,18 @@ class Cell:
         return "better" if (own.mean < paper.mean) == (metric in LOWER_IS_BETTER) else "miss"
 
     @property
+    def usual_device(self) -> str:
+        """The one that most runs were made on."""
+        devices = Counter(result.device for result in self.results if result.status == "done")
+        return devices.most_common(1)[0][0] if devices else ""
+
+    def hours_on(self, device: str) -> Measured | None:
+        """The time of a run there."""
+        seconds = [r.seconds for r in self.results if r.status == "done" and r.device == device]
+        known = [value / 3600 for value in seconds if value is not None]
+        return Measured.of(known) if known else None
+
+    @property
     def runs(self) -> str:
         """How many runs are in the mean, and which are not: "4 (1 missing)"."""
         return f"{self.done}" + (f" ({self.holes})" if self.holes else "")
@@ -88,7 +101,11 @@ class Table:
 
 
 def make_cell(
-    results: Sequence[Result], *, expected: int | None = None, paper: Mapping[str, Number] | None = None
+    results: Sequence[Result],
+    *,
+    expected: int | None = None,
+    paper: Mapping[str, Number] | None = None,
+    not_comparable: str = "",
 ) -> Cell:
     """Average the runs that ended well; refuse runs whose configurations differ."""
     if different := differing_fields(results):
@@ -106,7 +123,7 @@ def make_cell(
         done=len(done),
         diverged=sum(result.status == "diverged" for result in results),
         failed=sum(result.status == "failed" for result in results),
-        not_comparable=_why_not_comparable(results),
+        not_comparable="; ".join(filter(None, [not_comparable, _why_not_comparable(results)])),
         results=tuple(results),
     )
 
