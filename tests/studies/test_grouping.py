@@ -33,6 +33,15 @@ def test_the_papers_number_stands_beside_its_condition() -> None:
     assert table.cells["ocs", "rotated-mnist"].paper["accuracy"].mean == 82.5
 
 
+def test_a_number_of_something_else_is_shown_and_not_judged_by() -> None:
+    config = make_config("split-cifar100", "multitask", scenario="class").to_dict()
+    table = table_of([Result(config, {"average_accuracy": 0.16, "forgetting": None, "matrix": []})])
+    cell = table.cells["multitask", "split-cifar100 --scenario class"]
+    assert cell.paper["accuracy"].mean == 71.0
+    assert cell.verdict("accuracy") == "not comparable"
+    assert "a head for each task" in cell.not_comparable
+
+
 def test_another_setting_gets_a_row_that_names_it_and_no_number_of_the_paper() -> None:
     table = table_of([run("ocs", 0, settings={"tau": 1.0}), run("ocs", 0, settings={"tau": 1000.0})])
     assert set(table.rows) == {"ocs (tau 1)", "ocs"}

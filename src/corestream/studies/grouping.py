@@ -34,8 +34,10 @@ def table_of(
     for key, group in groups.items():
         row, config = labels[key], group[0].config
         condition = condition_of(config)
-        paper = {} if _own(config) else _paper(row, condition)
-        cells[row, condition] = make_cell(_one_device(group), expected=expected, paper=paper)
+        paper, reservation = ({}, "") if _own(config) else _paper(row, condition)
+        cells[row, condition] = make_cell(
+            _one_device(group), expected=expected, paper=paper, not_comparable=reservation
+        )
     rows = tuple(dict.fromkeys(row for row, _ in cells))
     conditions = tuple(dict.fromkeys(condition for _, condition in cells))
     return Table(name, title, rows, conditions, ("accuracy", "forgetting"), cells)
@@ -116,7 +118,9 @@ def _one_device(group: Sequence[Result]) -> list[Result]:
     return list({result.seed: result for result in reversed(group)}.values())[::-1]
 
 
-def _paper(row: str, condition: str) -> dict[str, paper_numbers.Number]:
+def _paper(row: str, condition: str) -> tuple[dict[str, paper_numbers.Number], str]:
     method = row.partition(" ")[0].partition(":")[0]
-    found = (paper_numbers.cell(table, condition, method) for table in PAPER_TABLES)
-    return next((cell for cell in found if cell), {})
+    for table in PAPER_TABLES:
+        if cell := paper_numbers.cell(table, condition, method):
+            return cell, paper_numbers.reservation(table, condition, method)
+    return {}, ""
