@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from corestream import ReplayMemory
@@ -42,3 +43,39 @@ def test_a_step_never_raises_the_memorys_loss_to_first_order(model, sgd, batch, 
     learner.observe(x, (y + 1) % 3)  # opposes what is remembered
     after = cross_entropy(model(x), y)
     assert float((after - before).detach()) < 1e-6
+
+
+def test_a_parameter_that_only_the_memory_uses_is_projected_too():
+    g, reference = {"a": torch.tensor([-1.0])}, {"a": torch.tensor([1.0]), "b": torch.tensor([1.0])}
+    projected = project(g, reference)
+    assert (projected["a"].tolist(), projected["b"].tolist()) == ([-0.5], [0.5])
+    assert project({"c": torch.tensor([1.0])}, reference).keys() == {"c"}
+
+
+def test_a_head_that_no_sample_goes_through_is_left_alone(batch, generator):
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
+
+        def forward(self, x, task):
+            return self.heads[int(task[0])](x)
+
+    model, (x, y) = Heads(), batch()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
+    before = model.heads[2].weight.clone()
+    AGEM(model, optimizer, ReplayMemory(6), generator=generator).observe(
+        x, y, torch.zeros(12, dtype=torch.long)
+    )
+    assert torch.equal(model.heads[2].weight, before)
+
+
+def test_a_head_that_is_replaced_on_the_way_is_learned(model, sgd, batch, generator):
+    optimizer, (x, y) = sgd(model), batch()
+    learner = AGEM(model, optimizer, ReplayMemory(6), generator=generator)
+    learner.observe(x, y)
+    model.head = nn.Linear(8, 3)
+    optimizer.add_param_group({"params": model.head.parameters()})
+    before = model.head.weight.clone()
+    learner.observe(x, y)
+    assert not torch.equal(model.head.weight, before)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from corestream import Learner, NonFiniteError, ReplayMemory, Samples, Step
+from corestream.learners import Finetune
 from corestream.learners.base import weighted_mean
 
 
@@ -258,3 +259,11 @@ def test_targets_that_are_no_tensor_are_told(learner, batch):
     x, y = batch()
     with pytest.raises(TypeError, match="y must be a tensor"):
         learner.observe(x, y.numpy())
+
+
+def test_inside_autocast_each_step_goes_with_the_weights_of_the_one_before(model, sgd, batch):
+    x, y = batch()
+    learner = Finetune(model, sgd(model, 1.0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = [float(learner.observe(x, y).loss) for _ in range(5)]
+    assert losses[-1] < 0.8 * losses[0]

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -78,3 +79,11 @@ def test_a_penalty_too_steep_for_the_learning_rate_holds_its_parameter_and_throw
     assert all(p.isfinite().all() for p in model.parameters())
     assert (parameter - anchor).abs().max() < 0.5
     assert (parameter - anchor).abs().max() > 0
+
+
+def test_a_model_with_other_parameters_is_refused(model, sgd, batch):
+    learner = EWC(model, sgd(model), penalty=1.0)
+    learner.observe(*batch())
+    model.head = torch.nn.Linear(8, 6)
+    with pytest.raises(ValueError, match="EWC holds on to the parameters that it began with"):
+        learner.observe(*batch())

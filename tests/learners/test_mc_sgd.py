@@ -264,3 +264,12 @@ def test_a_path_is_found_where_a_layer_was_frozen_on_the_way(model, sgd, batch, 
         model.hidden.requires_grad_(not freeze)
         learner.observe(*batch())
         learner.end_task()
+
+
+def test_a_task_can_end_in_inference_mode(model, sgd, batch, generator):
+    learner = MCSGD(model, sgd(model), ReplayMemory(6), path_steps=2, generator=generator)
+    for seed in range(2):
+        learner.observe(*batch(seed=seed))
+        with torch.inference_mode():
+            learner.end_task()
+    assert learner.task == 2

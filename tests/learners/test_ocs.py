@@ -473,9 +473,9 @@ def test_other_statistics_too_come_only_from_the_update_where_there_are_two_pass
 
 
 def test_one_pass_cannot_be_forced_where_samples_depend_on_each_other(ocs, draw, model):
-    with pytest.raises(ValueError, match="single_pass=True: the model normalises by its batch"):
+    with pytest.raises(ValueError, match="single_pass=True: samples depend on each other"):
         ocs(ReplayMemory(9), batch_normed(), single_pass=True).observe(*draw())
-    with pytest.raises(ValueError, match="score_mode is not the mode it trains in"):
+    with pytest.raises(ValueError, match="score_mode is not the mode the model trains in"):
         ocs(ReplayMemory(9), single_pass=True, score_mode="eval").observe(*draw())
     ocs(ReplayMemory(9), batch_normed().eval(), single_pass=True).observe(*draw())
 
@@ -960,3 +960,82 @@ def test_targets_that_are_no_classes_are_told_at_the_first_batch(ocs):
     learner = ocs(ReplayMemory(9), loss_fn=lambda outputs, targets: (outputs - targets).square().mean(1))
     with pytest.raises(ValueError, match="give balance=None"):
         learner.observe(torch.randn(8, 4, dtype=torch.float64), torch.randn(8, 3, dtype=torch.float64))
+
+
+# Models that change on the way, and samples that depend on each other
+
+
+class Centred(nn.Module):
+    """Not a BatchNorm, and yet each sample's output depends on all."""
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+def centred():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), Centred(), nn.Tanh(), nn.Linear(8, 3)).double()
+
+
+def test_samples_that_depend_on_each_other_are_seen_and_learned_from_in_two_passes(ocs, draw, filled):
+    x, y = draw()
+    one, two = ocs(filled(), centred()), ocs(filled(), centred(), single_pass=False)
+    for _ in range(2):
+        step, other = one.observe(x, y), two.observe(x, y)
+        torch.testing.assert_close(step.scores.total, other.scores.total)
+        assert torch.equal(step.picked, other.picked)
+        same_parameters(one, two)
+    again = ocs(filled(), centred())
+    again.load_state_dict(one.state_dict())
+    assert not again._in_one_pass()
+
+
+def test_one_pass_over_such_samples_is_refused_where_it_is_asked_for(ocs, draw, filled):
+    with pytest.raises(ValueError, match="samples depend on each other"):
+        ocs(filled(), centred(), single_pass=True).observe(*draw())
+
+
+def test_an_embedding_scaled_by_the_batchs_counts_takes_two_passes(filled):
+    net = nn.Sequential(nn.Embedding(5, 3, scale_grad_by_freq=True), nn.Flatten(), nn.Linear(6, 3))
+    assert not OCS(net, optimizer_for(net), filled())._in_one_pass()
+
+
+@pytest.mark.parametrize("single_pass", ["auto", False])
+def test_what_is_frozen_is_not_moved_by_a_gradient_from_before(ocs, model, draw, filled, single_pass):
+    x, y = draw()
+    learner = ocs(filled(), single_pass=single_pass)
+    F.cross_entropy(learner.model(x), y).backward()
+    before = learner.model.hidden.requires_grad_(False).weight.clone()
+    learner.observe(x, y)
+    assert torch.equal(learner.model.hidden.weight, before)
+
+
+def test_another_lambda_counts_from_the_next_step_on(ocs, draw, filled):
+    x, y = draw()
+    learner, other = ocs(filled()), ocs(filled(), single_pass=False)
+    for one in (learner, other):
+        one.observe(x, y)
+        one.lam = 0.25
+    torch.testing.assert_close(learner.observe(x, y).loss, other.observe(x, y).loss)
+    same_parameters(learner, other)
+
+
+def test_a_head_that_is_replaced_on_the_way_is_scored_and_learned(ocs, draw, filled):
+    x, y = draw(classes=3)
+    learner = ocs(filled())
+    learner.observe(x, y)
+    head = learner.model.head = nn.Linear(8, 6).double()
+    learner.optimizer.add_param_group({"params": head.parameters()})
+    before, reference = head.weight.clone(), (learner.memory.inputs, learner.memory.targets)
+    expected = score(copy.deepcopy(learner.model), None, (x, y + 3), reference, tau=5.0)
+    torch.testing.assert_close(learner.observe(x, y + 3).scores.total, expected.total)
+    assert not torch.equal(head.weight, before)
+
+
+@pytest.mark.parametrize("single_pass", ["auto", False])
+def test_a_loss_that_does_not_depend_on_the_model_is_an_error(ocs, draw, filled, single_pass):
+    def cut_off(outputs, targets):
+        return F.cross_entropy(outputs.detach(), targets, reduction="none")
+
+    with pytest.raises((ValueError, RuntimeError), match=r"depend on no parameter|does not require grad"):
+        ocs(filled(), single_pass=single_pass, loss_fn=cut_off).observe(*draw())

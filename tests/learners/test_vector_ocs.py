@@ -1,4 +1,6 @@
 import pytest
+import torch
+from torch import nn
 from torch.nn.functional import cosine_similarity
 
 from corestream import ReplayMemory
@@ -29,3 +31,10 @@ def test_the_criteria_are_those_of_the_vectors(model, sgd, batch, kind):
     step = learner.observe(x, y)
     assert step.picked.tolist() == expected_picks(vectors(x), 4, reference, tau=2.0)
     assert step.scores.affinity.abs().max() > 0
+
+
+def test_scoring_leaves_running_statistics_to_the_update(batch):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+    FeatOCS(model, torch.optim.SGD(model.parameters(), lr=0.1), ReplayMemory(6), k=4).observe(*batch())
+    assert int(model[1].num_batches_tracked) == 1

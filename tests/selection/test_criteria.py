@@ -200,3 +200,10 @@ def test_vectors_that_are_not_finite_count_for_nothing():
     criteria = vector_criteria(vectors, reference)
     assert criteria.finite.tolist() == [False, True, True, True, True]
     assert_equal(type(criteria)(*(column[1:] for column in criteria)), expected)
+
+
+def test_vectors_of_half_precision_are_compared_in_single():
+    vectors, reference = torch.randn(40, 30).bfloat16(), torch.randn(9, 30).bfloat16()
+    found, exact = vector_criteria(vectors, reference), vector_criteria(vectors.double(), reference.double())
+    for one, other in zip(found[:3], exact[:3], strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-6)

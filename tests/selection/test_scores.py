@@ -167,7 +167,8 @@ def test_one_bad_input_under_batch_statistics_is_an_error_that_names_it(draw):
     x, y = draw()
     x[4, 2] = torch.nan
     with pytest.raises(
-        NonFiniteError, match=r"samples \[4\] are not finite, and under batch statistics one bad input spoils"
+        NonFiniteError,
+        match=r"samples \[4\] are not finite, and where samples depend on each other one bad input spoils",
     ):
         score(model, None, (x, y))
     score(model.eval(), None, (x, y))
@@ -206,3 +207,10 @@ def test_a_reference_of_sequences_of_another_length_goes_in_a_pass_of_its_own(dr
     batch, reference = (torch.randint(0, 9, (4, 7)), y), (torch.randint(0, 9, (4, 3)), y)
     apart = gradient_criteria(*(per_sample_gradients(model, None, part) for part in (batch, reference)))
     torch.testing.assert_close(score(model, None, batch, reference).affinity, apart.affinity)
+
+
+def test_a_score_that_is_no_number_comes_last():
+    parts = torch.tensor([0.5, torch.nan, -0.5])
+    scores = weigh(Criteria(parts, torch.zeros(3), torch.zeros(3), None), 1.0)
+    assert scores.total.tolist() == [0.5, -torch.inf, -0.5]
+    assert scores.top(3).tolist() == [0, 2, -1]

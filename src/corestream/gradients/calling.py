@@ -16,9 +16,10 @@ Parameters = Iterable[str | nn.Module | Tensor]
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """One cross-entropy a sample. A target out of range is an error on CPU; on CUDA, where looking would wait, it becomes NaN."""
-    if outputs.dim() != 2:
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2:
+        got = list(outputs.shape) if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
         raise ValueError(
-            f"the default loss takes outputs of shape [N, classes], got {list(outputs.shape)}: "
+            f"the default loss takes outputs of shape [N, classes], got {got}: "
             "let the model flatten its inputs, or give a loss_fn"
         )
     if targets.dtype.is_floating_point or targets.dim() != 1:

@@ -19,11 +19,12 @@ from .calling import (
     check_batch,
     check_losses,
     cross_entropy,
+    leaves,
     map_inputs,
     trainable,
     unwrap,
 )
-from .general import Spoiled, general_rows
+from .general import Spoiled, general_rows, stand_ins
 from .graph import Graph
 from .identity import identity
 from .layout import Fingerprint, Layout, Pattern, candidates, pattern, probe_weights
@@ -74,7 +75,6 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
     before = [
         (module, name, tensor, tensor._version, tensor.clone())
         for module in model.modules()
-        if module.training
         for name, tensor in module._buffers.items()
         if tensor is not None
     ]
@@ -99,16 +99,26 @@ def capture(
 ) -> PerSampleGradients:
     """The gradients of a checked batch; a second pass only where one sample's NaN would reach the others."""
     try:
-        return _pass(model, loss_fn, inputs, targets, count, wanted, max_bytes)
+        grads = _pass(model, loss_fn, inputs, targets, count, wanted, max_bytes)
+        bad = _bad_inputs(inputs, count) if grads.general and not grads.losses.is_cuda else None
+        if bad is None or not bool(bad.any()) or bool(bad.all()) or grads.all_finite:
+            return grads
     except Spoiled as spoiled:
-        if not isinstance(targets, Tensor):
-            raise
-        rows, bad = spoiled.stand_ins()
-        grads = _pass(
-            model, loss_fn, map_inputs(lambda x: x[rows], inputs), targets[rows], count, wanted, max_bytes
-        )
-        grads.losses = torch.where(bad, torch.nan, grads.losses)
-        return grads
+        bad = spoiled.bad
+    if not isinstance(targets, Tensor):
+        raise Spoiled(bad)
+    rows = stand_ins(bad)
+    grads = _pass(
+        model, loss_fn, map_inputs(lambda x: x[rows], inputs), targets[rows], count, wanted, max_bytes
+    )
+    grads.losses = torch.where(bad, torch.nan, grads.losses)
+    return grads
+
+
+def _bad_inputs(inputs: Any, count: int) -> Tensor:
+    """Samples with an input that is not finite: a loss may be finite all the same, and its gradient not."""
+    parts = [torch.isfinite(x).reshape(count, -1).all(1) for x in leaves(inputs) if x.is_floating_point()]
+    return ~torch.stack(parts).all(0) if parts else torch.zeros(count, dtype=torch.bool)
 
 
 def _pass(
@@ -130,10 +140,12 @@ def _pass(
         calls, recorder.calls = recorder.calls, []  # a checkpoint's second forward tells nothing new
         state = (identity(loss_fn), *recorder.modes)
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
-        blocks, general = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
-    return PerSampleGradients(
+        blocks, general, coupled = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
+    grads = PerSampleGradients(
         losses.detach().to(dtype), outputs, assemble(blocks, max_bytes), wanted, max_bytes, general
     )
+    grads.coupled = coupled
+    return grads
 
 
 def _blocks(
@@ -144,13 +156,13 @@ def _blocks(
     wanted: dict[str, Tensor],
     dtype: torch.dtype,
     max_bytes: int,
-) -> tuple[list[Block], frozenset[str]]:
-    """The gradients, and the parameters for which no rule holds."""
+) -> tuple[list[Block], frozenset[str], bool]:
+    """The gradients, the parameters for which no rule holds, and whether samples were seen to depend on each other."""
     graph = Graph(losses)
     calls = [one for one in calls if one.edge.node in graph.nodes]
     uncovered = _uncovered(graph, calls, wanted)
     calls = _still_needed(calls, uncovered)
-    key = (state, *((one.label, *_pattern(one, len(losses))) for one in calls))
+    key = (state, graph.kinds(), *((one.label, *_pattern(one, len(losses))) for one in calls))
     known = _LAYOUTS.setdefault(model, {})
     if graph.moves_samples(len(losses)):
         known = {}  # what is found of this batch holds for it alone
@@ -158,7 +170,9 @@ def _blocks(
     backward = Backward(graph, losses, [one.edge for one in calls])
     if layouts is None:
         layouts = _probe(known, key, backward, calls)
-    readings = zip(calls, layouts, strict=True)
+    readings = list(zip(calls, layouts, strict=True))
+    # samples lie in one of the known ways, and yet the gradient of none is its own loss's alone
+    coupled = any(layout is None and any(candidates(_pattern(one, len(losses)))) for one, layout in readings)
     uncovered |= {name for one, layout in readings if layout is None for name in one.names.values()}
     calls = [one.without(uncovered) for one in calls]
     found: dict[int, list[Block]] = {}
@@ -174,14 +188,14 @@ def _blocks(
     blocks = [block for place in sorted(found) for block in found[place]]
     if uncovered:
         blocks += general_rows(losses, {n: p for n, p in wanted.items() if n in uncovered}, dtype, max_bytes)
-    return blocks, uncovered
+    return blocks, uncovered, coupled
 
 
 def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor]) -> frozenset[str]:
     """Parameters used more often than the recorded calls explain, or whose recorded input has been changed since."""
     recorded = Counter(name for one in calls for name in one.names.values())
     uses = dict(zip(wanted, graph.uses(wanted.values()), strict=True))
-    if 0 in uses.values() and graph.hides_parameters():
+    if graph.hides_parameters():
         raise ValueError(
             "the model checkpoints activations with use_reentrant=True, which hides the parameters inside from autograd: "
             "give torch.utils.checkpoint use_reentrant=False"

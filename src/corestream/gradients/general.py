@@ -10,18 +10,20 @@ from .blocks import Rows
 
 
 class Spoiled(NonFiniteError):
-    """Some losses are not finite, and 0 × NaN is NaN: the others' backward passes would meet what they left behind."""
+    """Some samples are not finite, and 0 × NaN is NaN: the others' backward passes would meet what they left behind."""
 
-    def __init__(self, losses: Tensor) -> None:
-        self.losses = losses.detach()
-        bad = (~torch.isfinite(self.losses)).nonzero().flatten().tolist()
-        super().__init__(f"the losses of samples {bad} are not finite, and spoil the gradients of the others")
+    def __init__(self, bad: Tensor) -> None:
+        self.bad = bad
+        which = bad.nonzero().flatten().tolist()
+        super().__init__(
+            f"the losses or inputs of samples {which} are not finite, and spoil the gradients of the others"
+        )
 
-    def stand_ins(self) -> tuple[Tensor, Tensor]:
-        """For each sample the one to put in its place, itself where it is finite; and which were not."""
-        bad = ~torch.isfinite(self.losses)
-        rows = torch.arange(len(bad), device=bad.device)
-        return torch.where(bad, rows[~bad][0], rows), bad
+
+def stand_ins(bad: Tensor) -> Tensor:
+    """For each sample the one to put in its place: itself, or the first good one."""
+    rows = torch.arange(len(bad), device=bad.device)
+    return torch.where(bad, rows[~bad][0], rows)
 
 
 def general_rows(
@@ -38,7 +40,7 @@ def general_rows(
     if not losses.is_cuda:
         finite = torch.isfinite(losses)
         if bool(finite.any()) and not bool(finite.all()):
-            raise Spoiled(losses)
+            raise Spoiled(~finite)
     values = [
         torch.zeros(len(losses), *parameter.shape, dtype=dtype, device=parameter.device)
         for parameter in parameters.values()

@@ -1,6 +1,6 @@
 """What the autograd graph says of a forward pass: which nodes count, and how often each parameter is used."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -53,6 +53,10 @@ class Graph:
     def uses(self, parameters: Iterable[Tensor]) -> list[int]:
         """How many operations take each parameter in."""
         return [self._uses(self._leaves.get(id(parameter))) for parameter in parameters]
+
+    def kinds(self) -> frozenset[tuple[str, int]]:
+        """How many nodes there are of each operation: a model that computes something else has others."""
+        return frozenset(Counter(node.name() for node in self.nodes).items())
 
     def hides_parameters(self) -> bool:
         """Whether a reentrant checkpoint is part of it, whose own graph is made only in the backward pass."""

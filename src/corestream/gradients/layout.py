@@ -42,7 +42,8 @@ def pattern(shape: torch.Size, event: int, count: int) -> Pattern:
     """All that the possible layouts depend on."""
     leading = len(shape) - event
     first, second = leading > 0 and shape[0] == count, leading > 1 and shape[1] == count
-    return leading, first, second, leading > 0 and shape[0] % count == 0, count == 1
+    folded = leading > 0 and shape[0] > 0 and shape[0] % count == 0  # an expert may have got no sample at all
+    return leading, first, second, folded, count == 1
 
 
 def candidates(found: Pattern) -> Iterator[Layout]:

@@ -34,6 +34,7 @@ class PerSampleGradients:
     ) -> None:
         self.losses, self.outputs, self.general = losses, outputs, general  # parameters without a rule
         self._blocks, self._parameters, self._max_bytes = list(blocks), parameters, max_bytes
+        self.coupled = False  # whether samples were seen to depend on each other
         self._norms: Tensor | None = None
         self._finite: Tensor | None = None
         self._all_finite: bool | None = None

@@ -88,7 +88,9 @@ class Recorder:
         def forward(*args: Any, **kwargs: Any) -> Any:
             output = before(*args, **kwargs)
             inputs = args[0] if args else kwargs.get("input")
-            if isinstance(output, Tensor) and output.requires_grad and isinstance(inputs, Tensor):
+            # functional_call, or a hook, may have put something else in a parameter's place
+            own = all(self._names.get(id(module._parameters.get(n))) == name for n, name in names.items())
+            if own and isinstance(output, Tensor) and output.requires_grad and isinstance(inputs, Tensor):
                 statistics = before.statistics if isinstance(before, batch_norm.FrozenForward) else None
                 self._record(label, rule, module, names, inputs, output, statistics=statistics)
             return output
@@ -141,5 +143,5 @@ class Recorder:
         whole = tensor._base
         if whole is None or id(whole) not in self._names or tensor.shape[1:] != whole.shape[1:]:
             return None
-        start = tensor.storage_offset() // whole.stride(0)
+        start = (tensor.storage_offset() - whole.storage_offset()) // whole.stride(0)
         return self._names[id(whole)], (start, whole.shape[0] - start - tensor.shape[0])

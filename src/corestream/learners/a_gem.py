@@ -52,13 +52,20 @@ class AGEM(Uniform):
         return loss
 
     def _gradient(self, loss: Tensor) -> dict[str, Tensor]:
-        parts = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
-        return dict(zip(self.parameters, parts, strict=True))
+        """Of the parameters that the loss depends on: another task's head is left alone."""
+        parts = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+        return {name: part for name, part in zip(self.parameters, parts, strict=True) if part is not None}
 
 
 def project(gradient: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """g − (gᵀg_ref / g_refᵀg_ref) g_ref where gᵀg_ref < 0, else g."""
-    along = torch.stack([(gradient[name] * part).sum() for name, part in reference.items()]).sum()
+    """g − (gᵀg_ref / g_refᵀg_ref) g_ref where gᵀg_ref < 0, else g; a parameter that one of them leaves out has zero there."""
+    products = [(part * reference[name]).sum() for name, part in gradient.items() if name in reference]
+    if not products:  # nothing in common, and so no conflict
+        return dict(gradient)
+    along = torch.stack(products).sum()
     square = torch.stack([(part * part).sum() for part in reference.values()]).sum()
     back = torch.where((along < 0) & (square > 0), along / square, 0.0)
-    return {name: part - back * reference[name] for name, part in gradient.items()}
+    projected = dict(gradient)
+    for name, part in reference.items():
+        projected[name] = gradient[name] - back * part if name in gradient else -back * part
+    return projected

@@ -57,7 +57,7 @@ class Learner:
 
     memory: ReplayMemory | None = None
     follows_freezing = True  # whether layers may be frozen, or thawed, on the way
-    _learning: list[bool] | None = None  # of all parameters
+    _known: list[tuple[nn.Parameter, bool]] | None = None  # the model's parameters, and whether each learns
     _concluded = False  # whether the task's end has begun
 
     def __init__(
@@ -74,8 +74,7 @@ class Learner:
         if loss_fn is not None and not callable(loss_fn):
             raise ValueError(f"loss_fn must be a function of outputs and targets, got {loss_fn!r}")
         self.model = unwrap(model)
-        self._every = list(self.model.parameters())
-        self._follow_freezing()
+        self._follow_model()
         self.device = next(iter(self.parameters.values())).device
         if generator is not None and generator.device.type != self.device.type:
             raise ValueError(f"generator is on {generator.device} and the model is on {self.device}")
@@ -104,18 +103,30 @@ class Learner:
         # now, and not only when a task's share is stored
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
-        if self.follows_freezing:
-            self._follow_freezing()
+        self._follow_model()
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
         inputs, y = map_inputs(_plain, inputs), _plain(y)
         with torch.inference_mode(False), torch.enable_grad():
             return self._learn(inputs, y, ids)
 
-    def _follow_freezing(self) -> None:
-        learning = [parameter.requires_grad for parameter in self._every]
-        if learning != self._learning:
-            self.parameters, self._learning = trainable(self.model), learning
+    def _follow_model(self) -> None:
+        """Layers may be frozen and thawed, and a head may grow or be replaced, while the learner is at work."""
+        now = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
+        if self._known is not None:
+            same = len(now) == len(self._known) and all(
+                a is b for (a, _), (b, _) in zip(now, self._known, strict=True)
+            )
+            if same and all(a == b for (_, a), (_, b) in zip(now, self._known, strict=True)):
+                return
+            if not self.follows_freezing:
+                if not same:
+                    raise ValueError(
+                        f"{type(self).__name__} holds on to the parameters that it began with, and the model has others now: "
+                        "make a new learner"
+                    )
+                return
+        self.parameters, self._known = trainable(self.model), now
 
     def start_sweep(self) -> None:
         """A new pass over the task's data begins."""
@@ -125,13 +136,15 @@ class Learner:
         several learners can turn to others after it."""
         if not self._concluded:
             self.check()
-            self._conclude()
+            with torch.inference_mode(False):
+                self._conclude()
             self._concluded = True
 
     def end_task(self, data: Iterable[Any] | None = None) -> None:
         """The task is over; `data` are its batches once more, for methods that want another look."""
         self.conclude()
-        self._finish_task(data)
+        with torch.inference_mode(False):
+            self._finish_task(data)
         self._concluded = False
         self.task += 1
         self.optimizer.state.clear()
@@ -209,9 +222,10 @@ class Learner:
 
     def _step(self, gradients: Mapping[str, Tensor | None]) -> None:
         """One step of the optimiser along given gradients; parameters with None are left alone."""
+        self.optimizer.zero_grad(set_to_none=True)  # what is frozen may have one from before
         for name, parameter in self.parameters.items():
             parameter.grad = gradients.get(name)
-        self.optimizer.step()
+        self._apply_gradients()
         for parameter in self.parameters.values():
             parameter.grad = None
 
@@ -219,8 +233,12 @@ class Learner:
         """One ordinary step down a loss."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self.optimizer.step()
+        self._apply_gradients()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def _apply_gradients(self) -> None:
+        self.optimizer.step()
+        torch.clear_autocast_cache()  # inside autocast the next pass would go with the weights from before
 
     def _spoil(self, condition: Tensor) -> None:
         """Raise when the condition holds: at once on CPU, at the next look on CUDA."""

@@ -1,4 +1,4 @@
-"""What a model sees in an input: `model.embed(x)` where it exists, else the input of its last Linear."""
+"""What a model sees in an input: `model.embed(x)` where it exists, else the input of the last Linear that it calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corestream.gradients.calling import call, unwrap
+from corestream.gradients.calling import call, leaves, unwrap
 
 
 @torch.no_grad()
@@ -41,9 +41,19 @@ def _input_of_last_linear(model: nn.Module, inputs: Any) -> Tensor:
             "the model has neither an embed method nor a Linear layer: give it `embed(x)` → [N, D]"
         )
     seen: list[Tensor] = []
-    handle = linears[-1].register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+
+    def see(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen.append(args[0] if args else kwargs["input"])
+
+    handles = [linear.register_forward_pre_hook(see, with_kwargs=True) for linear in linears]
     try:
         call(model, inputs)
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
+    if not seen or len(seen[-1]) != len(leaves(inputs)[0]):  # a head may have been given some of the samples
+        raise ValueError(
+            "no Linear layer was called last and with all samples, so that it is not clear what the model sees in them: "
+            "give it `embed(x)` → [N, D]"
+        )
     return seen[-1]

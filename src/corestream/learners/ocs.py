@@ -100,7 +100,8 @@ class OCS(Learner):
         self.task_free, self.max_bytes = task_free, max_bytes
         self.selected = None if parameters is None else list(trainable(self.model, parameters))
         self.candidates = Reservoir(candidates)
-        self._known_shares: dict[tuple[int, int, torch.dtype], Tensor] = {}
+        self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
+        self._coupled = False  # whether a pass has shown that samples depend on each other
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # since the last task ended
 
@@ -108,23 +109,24 @@ class OCS(Learner):
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         reference, replayed = self._draw()
+        step = None
         if self._in_one_pass():
             step = self._learn_in_one_pass(inputs, targets, reference, replayed)
-        else:
+        if step is None:
             step = self._learn_in_two_passes(inputs, targets, reference, replayed)
         self._remember(inputs, targets, ids, step)
         self._steps += 1
         return step
 
     def _in_one_pass(self) -> bool:
-        coupled = is_batch_coupled(self.model)
+        coupled = self._coupled or is_batch_coupled(self.model)
         other_mode = self.score_mode is not None and any(
             module.training != (self.score_mode == "train") for module in self.model.modules()
         )
         needs_two = coupled or other_mode or self._does_more()
         if self.single_pass is True and needs_two:
             raise ValueError(
-                "single_pass=True: the model normalises by its batch, score_mode is not the mode it trains in, or the update has hooks "
+                "single_pass=True: samples depend on each other, score_mode is not the mode the model trains in, or the update has hooks "
                 "or parameters beside the model's, so that the gradients of selection are not those of the update; give "
                 "single_pass='auto' or False"
             )
@@ -150,7 +152,8 @@ class OCS(Learner):
 
     def _learn_in_one_pass(
         self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
-    ) -> Step:
+    ) -> Step | None:
+        """None where it shows that samples depend on each other: the reference would have a part in the batch's gradients."""
         count, parts = len(targets), [(inputs, targets)]
         if reference is not None:
             parts.append((reference.inputs, reference.targets))
@@ -158,6 +161,12 @@ class OCS(Learner):
             parts.append((replayed.inputs, replayed.targets))
         x, y = _join(parts)
         grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
+        if grads.coupled:
+            self._coupled = True
+            self._in_one_pass()  # which may have been asked for
+            return None
+        if grads.unused == self.parameters.keys():
+            raise ValueError("the losses depend on no parameter of the model that learns")
         scored = grads if self.selected is None else grads.only(list(self._wanted))
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
@@ -178,7 +187,7 @@ class OCS(Learner):
 
     def _shares(self, picks: int, replays: int, dtype: torch.dtype) -> Tensor:
         """One over all picks, and λ over all replayed samples; made once for each pair of numbers."""
-        key = picks, replays, dtype
+        key = picks, replays, dtype, self.lam
         if key not in self._known_shares:
             shares = [1 / picks] * picks + [self.lam / max(1, replays)] * replays
             self._known_shares[key] = torch.tensor(shares, dtype=dtype, device=self.device)
@@ -288,6 +297,8 @@ class OCS(Learner):
                 return self._worth_task_by_task()
             memory = self.memory.samples
             grads = self._gradients(memory.inputs, memory.targets, self._wanted)
+            if grads.coupled:
+                return self._worth_task_by_task()
         table, finite = grads.gram().cpu(), grads.finite.cpu()
         worth = table.new_empty(len(memory))
         for rows in self.memory.places_by_task():
@@ -331,10 +342,11 @@ class OCS(Learner):
 
     def _state(self) -> dict[str, Tensor]:
         kept = {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
-        return {"steps": self._steps, **kept}
+        return {"steps": self._steps, "coupled": torch.tensor(self._coupled), **kept}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         self._steps.copy_(state["steps"])
+        self._coupled = bool(state.get("coupled", False))
         prefix = "candidates."
         self.candidates.load_state_dict(
             {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}

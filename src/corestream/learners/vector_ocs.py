@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..gradients.calling import Inputs
+from ..gradients.capture import unchanged_buffers
 from ..memory import Samples
 from ..selection.criteria import vector_criteria
 from ..selection.scores import in_mode, top, weigh
@@ -45,5 +46,5 @@ class FeatOCS(InputOCS):
     """S, V and A are cosines of the model's embeddings."""
 
     def _vectors(self, inputs: Inputs) -> Tensor:
-        with in_mode(self.model, self.score_mode):
+        with in_mode(self.model, self.score_mode), unchanged_buffers(self.model):
             return features(self.model, inputs)

@@ -144,6 +144,8 @@ def _affinity(grads: PerSampleGradients, reference: PerSampleGradients, route: s
 @full_precision
 def vector_criteria(vectors: Tensor, reference: Tensor | None = None) -> Criteria:
     """The same criteria on the rows of a matrix: raw inputs or features in place of gradients."""
+    vectors = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+    reference = None if reference is None else reference.to(vectors.dtype)
     finite = torch.isfinite(vectors).all(1)
     vectors = vectors.masked_fill(~finite[:, None], 0)
     similarity, diversity = _from_gram(vectors @ vectors.T, finite)

@@ -56,7 +56,8 @@ def _total(
     s: Tensor, v: Tensor, a: Tensor, finite: Tensor | None, alpha: float, beta: float, gamma: float
 ) -> Tensor:
     total = alpha * s + beta * v + gamma * a  # torch.add's alpha would be compiled anew for each setting
-    return total if finite is None else total.masked_fill(~finite, -torch.inf)
+    bad = total.isnan()  # where a square is too large for its type
+    return total.masked_fill(bad if finite is None else bad | ~finite, -torch.inf)
 
 
 def score(
@@ -80,17 +81,19 @@ def score(
     model = unwrap(model)
     options: dict[str, Any] = {"parameters": _read_once(parameters), "max_bytes": max_bytes}
     with in_mode(model, mode):
-        if reference is None or is_batch_coupled(model) or not _joinable(batch, reference):
-            grads = per_sample_gradients(model, loss_fn, batch, **options)
-            others = None if reference is None else per_sample_gradients(model, loss_fn, reference, **options)
-            criteria = gradient_criteria(grads, others, route)
-        else:
+        grads = None
+        if reference is not None and not is_batch_coupled(model) and _joinable(batch, reference):
             home = next(iter(trainable(model).values())).device
             count = check_batch(home, batch)[2]
             check_batch(home, reference, "reference")
             joined = (join_inputs([batch[0], reference[0]]), join_inputs([batch[1], reference[1]]))
             grads = per_sample_gradients(model, loss_fn, joined, **options)
+        if grads is not None and not grads.coupled:
             criteria = joint_criteria(grads, count, route)
+        else:
+            grads = per_sample_gradients(model, loss_fn, batch, **options)
+            others = None if reference is None else per_sample_gradients(model, loss_fn, reference, **options)
+            criteria = gradient_criteria(grads, others, route)
     scores = weigh(criteria, tau, weights)
     if not scores.total.is_cuda:
         require_finite(scores.total, batch[0], grads)
@@ -119,7 +122,7 @@ def require_finite(total: Tensor, inputs: Any, grads: PerSampleGradients) -> Non
         raise NonFiniteError(
             f"no sample of the batch has a finite loss and gradient; the inputs of samples {bad} are not finite"
             + (
-                ", and under batch statistics one bad input spoils the whole batch"
+                ", and where samples depend on each other one bad input spoils the whole batch"
                 if len(bad) < len(total)
                 else ""
             )

@@ -26,7 +26,11 @@ def uses_batch_statistics(module: nn.Module) -> bool:
 
 
 def is_batch_coupled(model: nn.Module) -> bool:
-    return any(uses_batch_statistics(module) for module in model.modules())
+    """Whether a layer makes samples depend on each other. What a model does by itself is seen in its gradients alone."""
+    return any(
+        uses_batch_statistics(module) or getattr(module, "scale_grad_by_freq", False)
+        for module in model.modules()
+    )
 
 
 def statistics(module: AnyBatchNorm, x: Tensor) -> Statistics:

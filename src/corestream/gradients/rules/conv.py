@@ -27,7 +27,10 @@ def convolution(seen: Seen) -> list[Block]:
     if weight is None:
         return [_bias_rows(bias, seen)] if bias is not None else []
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
-    padding = tuple(module._reversed_padding_repeated_twice)
+    if mode == "constant" and not isinstance(module.padding, str):
+        padding = _on_both_sides(module)
+    else:  # torch itself goes by what was made of it at the start
+        padding = tuple(module._reversed_padding_repeated_twice)
     return [_convolved(weight, bias, module, padding, mode, seen.gradient, seen.inputs, seen.max_bytes)]
 
 
@@ -38,8 +41,7 @@ def transposed_convolution(seen: Seen) -> list[Block]:
     assert isinstance(module, ConvTranspose)
     blocks: list[Block] = []
     if (weight := seen.names.get("weight")) is not None:
-        sizes: tuple[int, ...] = tuple(module.padding)  # type: ignore[arg-type]
-        padding = tuple(size for size in reversed(sizes) for _ in range(2))
+        padding = _on_both_sides(module)
         blocks.append(
             _convolved(weight, None, module, padding, "constant", seen.inputs, seen.gradient, seen.max_bytes)
         )
@@ -53,14 +55,28 @@ def _convolved(
     left: Tensor, right: Tensor, max_bytes: int,
 ) -> Convolved:  # fmt: skip
     """Both sides are [N, T, C, *space]: the kernel moves over the right one, and its steps are the left one's positions."""
-    geometry = Geometry(tuple(module.stride), tuple(module.dilation), module.groups, padding, mode)
-    steps = tuple(left.shape[3:])
-    unfold = partial(_patches, geometry, module.kernel_size, steps)
-    positions = Factor(_positions(left, module.groups))
-    width = right.shape[2] // module.groups * math.prod(module.kernel_size)
-    patches = Factor(right, unfold, (module.groups, positions.positions, width))
     shape = tuple(module.weight.shape)
+    kernel_size = shape[2:]  # the module's own numbers may be older than its weight
+    stride, dilation = (_sizes(size, len(kernel_size)) for size in (module.stride, module.dilation))
+    geometry = Geometry(stride, dilation, module.groups, padding, mode)
+    steps = tuple(left.shape[3:])
+    unfold = partial(_patches, geometry, kernel_size, steps)
+    positions = Factor(_positions(left, module.groups))
+    width = right.shape[2] // module.groups * math.prod(kernel_size)
+    patches = Factor(right, unfold, (module.groups, positions.positions, width))
     return Convolved(weight, shape, positions, patches, bias, max_bytes, geometry, steps)
+
+
+def _on_both_sides(module: Conv | ConvTranspose) -> tuple[int, ...]:
+    """The padding as torch's pad takes it, from the last dimension on."""
+    assert not isinstance(module.padding, str)
+    sizes = _sizes(module.padding, module.weight.dim() - 2)
+    return tuple(size for size in reversed(sizes) for _ in range(2))
+
+
+def _sizes(given: int | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
+    """One for each dimension: who changes a layer's attributes may give one for all, as torch allows."""
+    return (given,) * dimensions if isinstance(given, int) else tuple(given)
 
 
 def _bias_rows(name: str, seen: Seen) -> Rows:
