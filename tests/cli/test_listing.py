@@ -1,6 +1,7 @@
 import json
 
 from corestream import learners, streams
+from corestream.cli import listing
 from corestream.cli.paper import ABOUT
 from corestream.cli.progress import title
 from corestream.studies.config import make_config
@@ -61,3 +62,8 @@ def test_a_wrong_method_is_answered_with_the_nearest(cli):
     answer = cli("list", "settings", "unifrom")
     assert answer.status == 2
     assert "did you mean 'uniform'" in answer.err
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(capsys):
+    listing._show("run", {"o[/b]/1": "folder:pics [old]"}, as_json=False)
+    assert capsys.readouterr().out.split() == ["o[/b]/1", "folder:pics", "[old]"]

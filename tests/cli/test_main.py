@@ -65,3 +65,10 @@ def test_an_error_of_the_program_itself_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["corestream"])
     with pytest.raises(ZeroDivisionError):
         corestream.cli.main()
+
+
+def test_a_folder_that_cannot_be_is_told_without_a_traceback(cli):
+    answer = cli("list", "runs", "--out", "a" * 300)
+    assert answer.status == 1
+    assert "File name too long" in answer.err
+    assert "Traceback" not in answer.err

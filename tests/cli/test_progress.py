@@ -1,4 +1,8 @@
 import io
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -19,7 +23,7 @@ def shown(monkeypatch):
     def show(total, terminal):
         written = io.StringIO()
         console = Console(file=written, force_terminal=terminal, width=160)
-        monkeypatch.setattr(progress, "Console", lambda stderr: console)
+        monkeypatch.setattr(progress, "Console", lambda file: console)
         with RunDisplay(total) as display:
             display.began(CONFIG)
             display.progressed(CONFIG, Progress(1, 2, 50, 0.5, 75.0, 0.812, task_closed=True))
@@ -44,7 +48,7 @@ def test_runs_of_one_method_are_told_apart():
 
 def test_a_step_that_is_not_captured_is_told_once_for_all_runs(monkeypatch):
     written = io.StringIO()
-    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=written, width=160))
+    monkeypatch.setattr(progress, "Console", lambda file: Console(file=written, width=160))
     with RunDisplay(3) as display:
         for seed in range(3):
             display.fell_back(RunConfig("rotated-digits", "ocs", seed=seed), "RuntimeError: no such kernel")
@@ -67,3 +71,60 @@ def test_plain_lines_without_a_terminal(shown):
 
 def test_a_failed_run_is_told_with_its_reason(shown):
     assert "failed: out of memory" in shown(2, terminal=False)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "No space left on device")])
+def test_a_reader_that_has_gone_stops_no_run(monkeypatch, tmp_path, error):
+    class Gone(io.StringIO):
+        def __init__(self, file):
+            super().__init__()
+            self.file = file
+
+        def write(self, text):
+            raise error
+
+        def fileno(self):
+            return self.file.fileno()
+
+    with open(tmp_path / "stderr", "w") as file:
+        monkeypatch.setattr(progress.sys, "stderr", Gone(file))
+        with RunDisplay(2) as display:
+            display.began(CONFIG)
+            display.ended(Outcome(CONFIG, "done"), 0.5)
+            display.ended(Outcome(CONFIG, "done"), 0.5)
+        file.write("goes nowhere")
+    assert not (tmp_path / "stderr").read_text()
+
+
+def test_all_runs_are_made_and_told_where_nobody_reads_their_progress(tmp_path):
+    options = [
+        "--methods",
+        "finetune",
+        "--seeds",
+        "2",
+        "--tasks",
+        "1",
+        "--jobs",
+        "1",
+        "--json",
+        "--sweeps",
+        "1",
+    ]
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [
+        sys.executable,
+        "-m",
+        "corestream",
+        "compare",
+        "rotated-digits",
+        *options,
+        "--out",
+        str(tmp_path),
+    ]
+    answer = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=writing, text=True, check=False, timeout=300
+    )
+    os.close(writing)
+    assert answer.returncode == 0
+    assert json.loads(answer.stdout)["methods"]["finetune"]["runs"] == 2

@@ -61,6 +61,7 @@ def test_every_hyperparameter_is_in_the_configuration():
         ("rotated-digits", "ocs", {"overrides": {"tau": -1.0}}, "tau is -1.0"),
         ("rotated-digits", "ocs", {"noise": 1.5}, "noise is 1.5"),
         ("rotated-digits", "ocs", {"seed": -1}, "seed is -1"),
+        ("rotated-digits", "ocs", {"seed": 2**64}, "below 2⁶³"),
         ("rotated-digits", "ocs", {"tasks": 0}, "tasks is 0"),
         ("rotated-digits", "ocs", {"protocol": "papr"}, "did you mean 'paper'"),
         ("rotated-digits", "ocs", {"scenario": "task"}, "scenario"),

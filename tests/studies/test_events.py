@@ -1,5 +1,8 @@
+import io
+
 import pytest
 
+import corestream.studies.events as events_module
 from corestream.errors import RunError
 from corestream.studies.events import NAME, EventLog, read_events
 
@@ -34,3 +37,19 @@ def test_damage_inside_the_log_names_the_line(tmp_path, line):
 
 def test_a_run_without_events_has_none(tmp_path):
     assert read_events(tmp_path) == []
+
+
+def test_half_an_event_on_a_full_disk_is_taken_back(tmp_path, monkeypatch):
+    log = EventLog(tmp_path)
+    log.write("started")
+
+    class Full(io.FileIO):
+        def write(self, data):
+            return super().write(data[:9])
+
+    with monkeypatch.context() as disk:
+        disk.setattr(events_module, "open", lambda path, mode, buffering: Full(path, mode), raising=False)
+        with pytest.raises(OSError, match="No space left"):
+            log.write("task", task=0)
+    log.write("failed")
+    assert [event["event"] for event in read_events(tmp_path)] == ["started", "failed"]

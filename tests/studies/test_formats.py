@@ -140,3 +140,12 @@ def test_csv_has_one_line_per_number(compared: Table) -> None:
 def test_three_files_are_written(compared: Table, tmp_path: Path) -> None:
     names = {path.name for path in write_table(compared, tmp_path / "new")}
     assert names == {"table1.md", "table1.csv", "table1.tex"}
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
+    name = "folder:p[/q] [red]"
+    cell = Cell(measured={"accuracy": Measured(50.0, 1.0, 2)}, expected=2, done=2)
+    table = Table("t", name, (name,), (name,), ("accuracy",), {(name, name): cell})
+    console = Console(file=io.StringIO(), width=120)
+    console.print(to_terminal(table))
+    assert console.file.getvalue().count(name) >= 2  # type: ignore[attr-defined]

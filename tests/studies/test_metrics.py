@@ -78,6 +78,12 @@ def test_evaluate_counts_per_class_and_leaves_the_mode():
     assert not model.dropout.training
 
 
+def test_an_output_that_is_no_number_is_right_about_nothing():
+    outputs = torch.tensor([[math.nan, 1.0], [2.0, 1.0], [-math.inf, 1.0]])
+    found = metrics.evaluate(nn.Identity(), [(outputs, torch.tensor([0, 0, 1]))], 2)
+    assert found.correct.tolist() == [1, 1]
+
+
 def test_evaluate_passes_task_ids_on():
     batches = [(torch.zeros(2, 1), torch.tensor([1, 2]), torch.tensor([1, 2]))]
     assert metrics.evaluate(Oracle(), batches, num_classes=3).accuracy == 1.0

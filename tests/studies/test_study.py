@@ -134,3 +134,9 @@ def test_a_run_that_was_refused_failed_and_is_not_missing(tmp_path):
     (result,) = runs.results()
     assert result.status == "failed"
     assert "capacity is 5" in result.note
+
+
+def test_a_result_without_its_configuration_file_is_taken(two):
+    (two.out / two.configs[0].digest() / "config.json").unlink()
+    (result,) = two.results()
+    assert (result.status, result.config) == ("done", two.configs[0].to_dict())

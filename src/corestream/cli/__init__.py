@@ -72,6 +72,9 @@ def main() -> None:
     except CorestreamError as error:
         _complain(error)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except OSError as error:  # a folder that cannot be read, a disk that is full
+        _complain(error)
+        sys.exit(1)
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

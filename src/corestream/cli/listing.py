@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from corestream.cli import options as opt
 from corestream.cli.progress import title
@@ -97,5 +98,5 @@ def _show(kind: str, lines: dict[str, str], as_json: bool) -> None:
     table.add_column(style="bold", overflow="fold")
     table.add_column(min_width=30)
     for name, line in lines.items():
-        table.add_row(name, line)
+        table.add_row(Text(name), Text(line))  # not markup, which a folder's name may look like
     Console().print(table)

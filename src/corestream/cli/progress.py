@@ -1,7 +1,11 @@
 """Progress on stderr: bars with accuracy and time left on a terminal, plain lines elsewhere."""
 
+import os
+import sys
 import time
+from contextlib import suppress
 from types import TracebackType
+from typing import IO, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,11 +18,38 @@ from corestream.studies.drive import Progress
 from corestream.studies.pool import Outcome, Watcher
 
 
+class PatientStream:
+    """A stream whose reader may go, or whose disk may fill: what cannot be told is not told, and the runs go on."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self._let_go()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        with suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), self._stream.fileno())  # what is still in its buffer goes there too
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class RunDisplay(Watcher):
     """One line or bar per run at work, and one for all of them where there are several."""
 
     def __init__(self, total: int = 1) -> None:
-        self._console = Console(stderr=True)
+        self._console = Console(file=PatientStream(sys.stderr))  # type: ignore[arg-type]
         self._live = self._console.is_terminal
         self._total, self._ended = total, 0
         self._bars = Bars(

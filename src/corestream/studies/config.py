@@ -48,8 +48,8 @@ class RunConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ConfigError(f"seed is {self.seed}; allowed are 0, 1, 2, …")
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed is {self.seed}; allowed are 0, 1, 2, … below 2⁶³")
         for name in ("noise", "label_noise"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; allowed are shares from 0 to 1")

@@ -1,8 +1,10 @@
 """events.jsonl: what happened in a run and when. Appended only, so that a restart can be seen."""
 
+import errno
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,16 @@ class EventLog:
         self._end_torn_line()
 
     def write(self, event: str, **facts: Any) -> None:
-        line = json.dumps({"event": event, "time": round(time.time(), 3), **facts}) + "\n"
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(line)
+        line = (json.dumps({"event": event, "time": round(time.time(), 3), **facts}) + "\n").encode()
+        with open(self.path, "ab", buffering=0) as file:
+            before = file.seek(0, os.SEEK_END)
+            try:
+                if file.write(line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            except OSError:  # a full disk takes half of it, and the next one would be glued to that
+                with suppress(OSError):
+                    file.truncate(before)
+                raise
 
     def _end_torn_line(self) -> None:
         """A killed process may leave half a line; the next event must not be glued to it."""

@@ -76,11 +76,13 @@ def write_table(table: Table, folder: Path) -> list[Path]:
 
 
 def grid_to_terminal(grid: Grid) -> RichTable:
-    table = RichTable(title=grid.title, title_justify="left", caption="\n".join(grid.notes) or None)
+    # as Text: names of folders may hold what looks like markup
+    caption = Text("\n".join(grid.notes)) if grid.notes else None
+    table = RichTable(title=Text(grid.title), title_justify="left", caption=caption)
     labels = max((len(row[0].text) for row in grid.rows), default=0)
     for column, name in enumerate(grid.header):
         table.add_column(
-            name,
+            Text(name),
             justify="left" if column == 0 else "right",
             style="dim" if name == "paper" else "",
             min_width=min(labels, WHOLE_LABELS) if column == 0 else None,

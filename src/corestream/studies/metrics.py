@@ -44,7 +44,9 @@ def evaluate(model: nn.Module, batches: Iterable[Sequence[Tensor]], num_classes:
     model.eval()
     try:
         for x, y, *task in batches:
-            right = (model(x, *task).argmax(1) == y).long()
+            outputs = model(x, *task)
+            # NaN is the largest of a row for argmax: an output that is no number is right about nothing
+            right = ((outputs.argmax(1) == y) & ~outputs.isnan().any(1)).long()
             if correct is None or total is None:
                 correct = torch.zeros(num_classes, dtype=torch.long, device=y.device)
                 total = torch.zeros_like(correct)

@@ -107,11 +107,15 @@ class _Pool:
         """One slot: its worker makes one run after the other, and is replaced when it dies."""
         try:
             while (config := self._next()) is not None:
-                worker = self._worker(slot)
-                if worker is None:
-                    break
-                self._tell(partial(self._watcher.began, config))
-                self._note(*self._one(worker, config))
+                try:
+                    worker = self._worker(slot)
+                    if worker is None:
+                        break
+                    self._tell(partial(self._watcher.began, config))
+                    outcome, accuracy = self._one(worker, config)
+                except Exception as error:  # no room for another process, say: the others may still be made
+                    outcome, accuracy = Outcome(config, "failed", f"{type(error).__name__}: {error}"), None
+                self._note(outcome, accuracy)
         finally:
             with self._guard:
                 worker = self._workers.pop(slot, None)

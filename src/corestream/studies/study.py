@@ -70,9 +70,12 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
     It must be that of `config`; where none is asked for, that of the folder's own, by whichever format it was made.
     """
     path = folder / "config.json"
-    if not path.exists():
+    if path.exists():
+        written, environment = read_config(path)
+    elif config is not None and read_accuracy(folder, config) is not None:
+        written, environment = config, {}  # a result knows whose it is
+    else:
         return _failed_before_it_began(folder, config)
-    written, environment = read_config(path)
     events = read_events(folder)
     accuracy = read_accuracy(folder, config or written_digest(path))
     device = str(environment.get("device", ""))
