@@ -4,7 +4,8 @@ import signal
 import pytest
 import torch
 
-from corestream.errors import ConfigError, RunError
+from corestream import streams
+from corestream.errors import ConfigError, DataError, RunError
 from corestream.studies import environment, execute
 from corestream.studies.config import FORMAT, make_config
 from corestream.studies.drive import Options
@@ -105,6 +106,23 @@ def test_lost_checkpoints_are_told_and_not_started_over(config, tmp_path):
     EventLog(folder).write("checkpoint", step=10)
     with pytest.raises(RunError, match="they are gone"):
         execute.execute(config, tmp_path, ONE_THREAD)
+
+
+def test_a_run_does_not_go_on_with_other_data_files(config, tmp_path, monkeypatch):
+    def stop_after_a_task(progress):
+        if progress.task_closed:
+            request.signum = signal.SIGTERM
+
+    with StopRequest() as request, pytest.raises(Interrupted):
+        execute.execute(config, tmp_path, ONE_THREAD, report=stop_after_a_task, stop=request)
+    real = streams.benchmark
+    with monkeypatch.context() as other:
+        other.setattr(
+            streams, "benchmark", lambda name, *, seed, **choices: real(name, seed=seed + 1, **choices)
+        )
+        with pytest.raises(DataError, match="begun with other data files than rotated-digits has now"):
+            execute.execute(config, tmp_path, ONE_THREAD)
+    assert execute.execute(config, tmp_path, ONE_THREAD)["status"] == "done"
 
 
 def test_a_resumed_run_takes_as_many_threads_as_it_began_with(config, tmp_path):

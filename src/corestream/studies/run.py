@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from corestream.streams import Batches, Stream
 from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies import checkpoint, randomness
 from corestream.studies.config import RunConfig, pictures_of, run_settings
+from corestream.studies.files import sha256
 from corestream.studies.finite import FiniteWatch
 from corestream.studies.ledger import Ledger
 from corestream.studies.metrics import Evaluation, evaluate
@@ -146,6 +148,7 @@ class Run:
             "random": random_facts,
             "ledger": self.ledger.facts(),
             "records": self.records.flush(),
+            "labels": self.labels,
         }
         checkpoint.save(self.folder / "checkpoint", self.config.digest(), tensors, facts)
 
@@ -155,6 +158,11 @@ class Run:
         if saved is None:
             self.records.cut({})
             return None
+        if saved.facts.get("labels", self.labels) != self.labels:
+            raise DataError(
+                f"the run in {self.folder} was begun with other data files than {self.config.benchmark} has now; "
+                "put them back (--data-dir), or give another --out"
+            )
         learner = {
             name.removeprefix("learner."): value
             for name, value in saved.tensors.items()
@@ -167,6 +175,12 @@ class Run:
         self.watch.verified(self.position)
         randomness.restore(self.config.device, saved.tensors, saved.facts["random"])
         return saved
+
+    @cached_property
+    def labels(self) -> str:
+        """A checksum of all tasks' labels: other files, a sample of them say, have others, and other machines the same."""
+        halves = (half.labels for task in self.stream for half in (task.train, task.test))
+        return sha256(b"".join(labels.long().numpy().tobytes() for labels in halves))
 
     @property
     def batch_size(self) -> int:
