@@ -6,11 +6,13 @@ import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from corestream.cli import app
+from corestream.cli import app, paper
 from corestream.cli.paper import ABOUT
 from corestream.errors import ConfigError
 from corestream.studies.catalogue import STUDIES
 from corestream.studies.design import Condition, Study, row_named
+from corestream.studies.drive import Options
+from corestream.studies.plan import make_plan
 from corestream.studies.results import Result, read_results
 
 LITTLE = [
@@ -193,3 +195,22 @@ def test_a_measured_figure_refuses_a_benchmark_it_cannot_be_made_from(cli, name)
     assert answer.status == 2
     assert "did you mean 'rotated-digits'" in answer.err
     assert cli("paper", name, "--benchmark", "rotated-mnist", "--offline").status == 2
+
+
+def test_runs_whose_time_is_told_are_made_one_after_the_other(tmp_path, monkeypatch):
+    asked = []
+
+    def make(configs, out, *, jobs, options):
+        asked.append(({config.seed for config in configs}, len(configs), jobs))
+        return []
+
+    monkeypatch.setattr(paper, "make_missing", make)
+    plans = [make_plan(STUDIES[name], [0]) for name in ("table3", "table5")]
+    paper._results(plans, tmp_path, None, 4, Options())
+    assert asked == [({0}, 6, 4), ({5, 6, 7}, 12, 1)]
+
+
+def test_such_a_table_takes_no_number_of_jobs(cli):
+    answer = cli("paper", "table5", "--jobs", "2")
+    assert answer.status == 2
+    assert "takes no --jobs: its seeds are 5, 6, 7, and each run is timed alone" in answer.err

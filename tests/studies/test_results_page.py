@@ -38,6 +38,13 @@ def test_the_papers_number_of_something_else_is_not_compared_with() -> None:
     assert "Not comparable with the paper: the paper's multitask is that of Table 1" in page
 
 
+def test_a_row_of_a_study_with_seeds_of_its_own_has_that_studys_command() -> None:
+    page = results_page([kept("ocs", seed, 0.82) for seed in (5, 6, 7)])
+    (line,) = [line for line in page.splitlines() if "corestream paper table5" in line]
+    assert line.startswith("| ocs | 0.01167 ")
+    assert "`corestream paper table5 --methods ocs --device cuda`" in line
+
+
 def test_holes_and_studies_without_runs() -> None:
     page = results_page([kept("ocs", 0, 0.82)])
     assert "1 (4 missing)" in page

@@ -120,8 +120,10 @@ def paper(
 def _refuse_idle_options(name: str, given: Mapping[str, object]) -> None:
     """What is not made from a study's runs does not take a study's options."""
     own_seeds = [study.name for study in STUDIES.values() if study.seeds]
+    timed = [study.name for study in STUDIES.values() if study.is_timed]
     by_name: dict[str, tuple[str, ...]] = {
         **dict.fromkeys(own_seeds, ("benchmark", "methods", "tasks", "jobs", "results")),
+        **dict.fromkeys(timed, ("benchmark", "methods", "tasks", "results")),
         "hyperparameters": (),
         "all": ("benchmark", "seeds", "tasks", "jobs", "results"),
         "ledger": ("seeds", "results"),
@@ -140,7 +142,8 @@ def _why_idle(name: str) -> str:
         return "each table and figure has its own rows"
     if not seeds:
         return "it is not made from runs of a study"
-    return f"its seed{'s are' if len(seeds) > 1 else ' is'} {', '.join(map(str, seeds))}"
+    alone = ", and each run is timed alone" if STUDIES[name].is_timed else ""
+    return f"its seed{'s are' if len(seeds) > 1 else ' is'} {', '.join(map(str, seeds))}{alone}"
 
 
 def _narrowed(study: Study, benchmark: str | None, methods: str | None) -> Study:
@@ -179,12 +182,17 @@ def _results(
     kept = read_results(kept_in) if kept_in is not None and kept_in.is_dir() else []
     known = {(identity(result.config), result.seed) for result in kept}
     missing: dict[tuple[bytes, int], RunConfig] = {}  # one for settings that two protocols share
+    timed: set[tuple[bytes, int]] = set()
     for plan in plans:
         for config in plan.all_configs():
             key = identity(config.to_dict()), config.seed
             if plan.study.kind in PICTURES or key not in known:
                 missing.setdefault(key, config)
-    made = make_missing(list(missing.values()), out, jobs=jobs, options=options)
+                timed |= {key} if plan.study.is_timed else set()
+    together = [config for key, config in missing.items() if key not in timed]
+    alone = [config for key, config in missing.items() if key in timed]
+    made = make_missing(together, out, jobs=jobs, options=options)
+    made += make_missing(alone, out, jobs=1, options=options)
     if kept_in is not None:
         for result in made:
             if result.status != "failed" and (identity(result.config), result.seed) not in known:

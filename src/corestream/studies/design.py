@@ -72,6 +72,11 @@ class Study:
     seeds: tuple[int, ...] | None = None
 
     @property
+    def is_timed(self) -> bool:
+        """Whether its runs are to be made one after the other, each alone."""
+        return "hours" in self.metrics
+
+    @property
     def is_figure(self) -> bool:
         return self.kind not in ("table", "search", "settings")
 

@@ -68,7 +68,7 @@ def results_page(
 def _parts(study: Study, table: Table) -> Iterator[str]:
     if study.kind == "search":
         return search_sections(study, table)
-    return settings_sections(study, table) if study.kind == "settings" else _sections(table)
+    return settings_sections(study, table) if study.kind == "settings" else _sections(study, table)
 
 
 def _notes(folder: Path) -> dict[str, str]:
@@ -94,7 +94,7 @@ def _found(folder: Path) -> dict[str, str]:
     return {path.stem: f"figures/{path.name}" for path in sorted(folder.glob("*.png"))}
 
 
-def _sections(table: Table) -> Iterator[str]:
+def _sections(study: Study, table: Table) -> Iterator[str]:
     for condition in table.conditions:
         cells = {row: table.cells[row, condition] for row in table.rows}
         shown = {row: cell for row, cell in cells.items() if cell.results}
@@ -108,7 +108,11 @@ def _sections(table: Table) -> Iterator[str]:
         yield markdown_line(header)
         yield markdown_line(["---"] * len(header))
         for row, cell in shown.items():
-            yield markdown_line(_words(row, cell, table.metrics))
+            config = _usual_config(cell)
+            command = row_command(config, cell.expected)
+            if study.seeds:  # which only its own command has
+                command = f"corestream paper {study.name} --methods {row} --device {config.device}"
+            yield markdown_line([*_words(row, cell, table.metrics), f"`{command}`"])
         reasons = sorted({cell.not_comparable for cell in shown.values() if cell.not_comparable})
         yield "\n" + "".join(f"Not comparable with the paper: {reason}.\n" for reason in reasons)
 
@@ -149,7 +153,7 @@ def _words(row: str, cell: Cell, metrics: Sequence[str]) -> list[str]:
     for metric in metrics:
         own, paper = cell.measured.get(metric), cell.paper.get(metric)
         words += [plus_minus(own, metric), plus_minus(paper, metric), cell.verdict(metric)]
-    return [*words, *_facts(cell), f"`{row_command(_usual_config(cell), cell.expected)}`"]
+    return [*words, *_facts(cell)]
 
 
 def _facts(cell: Cell) -> list[str]:
