@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from corestream import Learner, NonFiniteError, ReplayMemory, Samples, Step
-from corestream.learners import Finetune
+from corestream import OCS, Learner, NonFiniteError, ReplayMemory, Samples, Step
+from corestream.learners import Finetune, Uniform
 from corestream.learners.base import weighted_mean
 
 
@@ -267,3 +267,18 @@ def test_inside_autocast_each_step_goes_with_the_weights_of_the_one_before(model
     with torch.autocast("cpu", dtype=torch.bfloat16):
         losses = [float(learner.observe(x, y).loss) for _ in range(5)]
     assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("kind", [OCS, Uniform])
+def test_a_batch_of_another_kind_is_refused_before_anything_is_learned_from_it(model, sgd, batch, kind):
+    x, y = batch()
+    learner = kind(model, sgd(model), ReplayMemory(6), k=4)
+    learner.observe(x, y)
+    before = [parameter.clone() for parameter in model.parameters()]
+    for other in ((x, y.int()), (x.double(), y), (torch.cat([x, x], 1), y)):
+        with pytest.raises(
+            ValueError, match=r"must have one shape and type: torch.float32 \[4\], torch.int64 \[\] before"
+        ):
+            learner.observe(*other)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    learner.observe(x, y)

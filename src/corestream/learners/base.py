@@ -14,6 +14,7 @@ from ..gradients.calling import (
     call,
     check_batch,
     check_losses,
+    leaves,
     map_inputs,
     trainable,
     unwrap,
@@ -22,6 +23,10 @@ from ..memory import ReplayMemory
 from ..memory.balance import check_targets
 from ..selection.scores import Scores
 from .optimizer_state import flat_state, load_flat_state
+
+Kind = list[
+    tuple[list[int], torch.dtype]
+]  # of a batch: the shape of a sample and its type, for each of its tensors
 
 
 class Step:
@@ -59,6 +64,7 @@ class Learner:
     follows_freezing = True  # whether layers may be frozen, or thawed, on the way
     _known: list[tuple[nn.Parameter, bool]] | None = None  # the model's parameters, and whether each learns
     _concluded = False  # whether the task's end has begun
+    _kind: Kind | None = None  # of the batches so far
 
     def __init__(
         self,
@@ -107,8 +113,20 @@ class Learner:
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
         inputs, y = map_inputs(_plain, inputs), _plain(y)
+        kind = [(list(x.shape[1:]), x.dtype) for x in (*leaves(inputs), y)]
+        self._check_kind(kind)
         with torch.inference_mode(False), torch.enable_grad():
-            return self._learn(inputs, y, ids)
+            step = self._learn(inputs, y, ids)
+        self._kind = kind
+        return step
+
+    def _check_kind(self, kind: Kind) -> None:
+        """Before the step, and not only when a sample is to be kept beside others."""
+        if self.memory is not None and self._kind is not None and kind != self._kind:
+            raise ValueError(
+                "samples are kept side by side and must have one shape and type: "
+                f"{_words(self._kind)} before, {_words(kind)} now; pad sequences to one length"
+            )
 
     def _follow_model(self) -> None:
         """Layers may be frozen and thawed, and a head may grow or be replaced, while the learner is at work."""
@@ -250,6 +268,10 @@ class Learner:
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over the valid samples; what is not valid cannot spoil it."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
+
+
+def _words(kind: Kind) -> str:
+    return ", ".join(f"{dtype} {shape}" for shape, dtype in kind)
 
 
 def _plain(x: Tensor) -> Tensor:
