@@ -188,7 +188,8 @@ def _results(
             key = identity(config.to_dict()), config.seed
             if plan.study.kind in PICTURES or key not in known:
                 missing.setdefault(key, config)
-                timed |= {key} if plan.study.is_timed else set()
+                if plan.study.is_timed:
+                    timed.add(key)
     together = [config for key, config in missing.items() if key not in timed]
     alone = [config for key, config in missing.items() if key in timed]
     made = make_missing(together, out, jobs=jobs, options=options)

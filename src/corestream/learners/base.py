@@ -61,7 +61,7 @@ class Learner:
     """
 
     memory: ReplayMemory | None = None
-    follows_freezing = True  # whether layers may be frozen, or thawed, on the way
+    follows_model = True  # whether layers may be frozen, thawed or replaced on the way
     _known: list[tuple[nn.Parameter, bool]] | None = None  # the model's parameters, and whether each learns
     _concluded = False  # whether the task's end has begun
     _kind: Kind | None = None  # of the batches so far
@@ -137,7 +137,7 @@ class Learner:
             )
             if same and all(a == b for (_, a), (_, b) in zip(now, self._known, strict=True)):
                 return
-            if not self.follows_freezing:
+            if not self.follows_model:
                 if not same:
                     raise ValueError(
                         f"{type(self).__name__} holds on to the parameters that it began with, and the model has others now: "

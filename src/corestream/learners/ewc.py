@@ -27,7 +27,7 @@ class EWC(Finetune):
     at most 1 / lr. (BatchNorm divides a channel that is the same for all samples by almost nothing, and its F is huge.)
     """
 
-    follows_freezing = False  # F and θ̄ are those of the parameters that it began with
+    follows_model = False  # F and θ̄ are those of the parameters that it began with
 
     def __init__(
         self,

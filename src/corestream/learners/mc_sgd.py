@@ -18,7 +18,7 @@ class Connected(Learner):
     """What both have in common: each task is learned from the last solution w̄, and its end ŵ is then replaced by a
     solution with low replay loss on the straight paths from w̄ and from ŵ."""
 
-    follows_freezing = False  # a path leads from parameters to the same ones
+    follows_model = False  # a path leads from parameters to the same ones
     memory: ReplayMemory
     candidates: Reservoir
     replay: int
