@@ -150,7 +150,10 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
 # Ours where they are better than the paper's, and then the default: docs/methods.md says how they were found.
 BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
     "ocs": {
-        "rotated-mnist": {"balanced": {"tau": 10.0}},
+        "rotated-mnist": {
+            "balanced": {"tau": 10.0, "lam": 10.0},
+            "imbalanced": {"tau": 10.0, "replay_from": "task"},
+        },
         "split-cifar100": {
             "balanced": {"tau": 1.0, "fill": "herding", "reference": "replay"},
             "imbalanced": {"tau": 1000.0, "fill": "herding"},

@@ -11,8 +11,9 @@ from corestream.studies.paper_numbers import Number
 from corestream.studies.results import Result, differing_fields
 
 Verdict = Literal["within", "better", "miss", "not comparable", ""]
-LOWER_IS_BETTER = {"forgetting", "ratio"}
-NEITHER_IS_BETTER = {"usage", "hours"}  # hours are those of a machine, and the paper's is another
+LOWER_IS_BETTER = {"forgetting"}
+# times, and what one method takes of another's, are those of a machine and a program, and the paper's are others
+NEITHER_IS_BETTER = {"usage", "hours", "ratio"}
 
 
 @dataclass(frozen=True)
