@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from corestream import OCS, NonFiniteError, ReplayMemory, Samples, score
+from corestream.selection import bilevel
 
 CHOICES = {"tau": 5.0, "k": 3, "replay": 4, "warm_start": 0, "candidates": 40}
 
@@ -616,9 +617,56 @@ def test_filled_by_herding_the_class_means_enter_and_the_last_chosen_leave_first
     assert sorted(learner.memory.ids.tolist()) == sorted(firsts)
 
 
-def test_herding_needs_tasks_that_end(ocs):
-    with pytest.raises(ValueError, match="herding"):
-        ocs(ReplayMemory(6), fill="herding", task_free=True)
+def chosen_by_bilevel(learner, quota):
+    """Ids, best first: Bilevel's choice on the tangent kernel, which is made by plain autograd."""
+    kept, model = learner.candidates.kept(), learner.model.eval()
+
+    def gradient(x, c):
+        found = torch.autograd.grad(model(x[None])[0, c], list(model.parameters()), allow_unused=True)
+        return torch.cat([g.flatten() for g in found if g is not None])
+
+    jacobians = [torch.stack([gradient(x, c) for x in kept.inputs]) for c in range(3)]
+    model.train()
+    kernel = sum(j @ j.T for j in jacobians) / 3
+    generator = torch.Generator()
+    generator.set_state(learner.generator.get_state())
+    return kept.ids[bilevel(kernel, kept.targets, quota, generator=generator).picked].tolist()
+
+
+def test_filled_by_bilevel_what_the_tangent_kernel_learns_from_enters_and_the_last_chosen_leave_first(
+    ocs, draw
+):
+    learner = ocs(ReplayMemory(6, balance=None), k=6, fill="bilevel")
+    for n in range(4):
+        learner.observe(*draw(seed=n), ids=100 * n + torch.arange(12))
+    first = chosen_by_bilevel(learner, 6)
+    learner.end_task()
+    assert sorted(learner.memory.ids.tolist()) == sorted(first)
+    for n in range(4):
+        learner.observe(*draw(seed=10 + n), ids=1000 + 100 * n + torch.arange(12))
+    second = chosen_by_bilevel(learner, 3)
+    learner.end_task()
+    assert sorted(learner.memory.ids.tolist()) == sorted(first[:3] + second)
+
+
+def test_filled_by_bilevel_each_class_has_its_share_and_targets_must_be_classes(ocs, draw):
+    learner = ocs(ReplayMemory(6), k=6, fill="bilevel")
+    for n in range(4):
+        learner.observe(*draw(seed=n))
+    learner.end_task()
+    assert torch.bincount(learner.memory.targets).tolist() == [2, 2, 2]
+    regression = ocs(
+        ReplayMemory(6, balance=None), k=6, fill="bilevel", loss_fn=lambda out, y: (out[:, 0] - y) ** 2
+    )
+    regression.observe(draw()[0], torch.randn(12, dtype=torch.float64))
+    with pytest.raises(ValueError, match="targets must be classes"):
+        regression.end_task()
+
+
+@pytest.mark.parametrize("fill", ["herding", "bilevel"])
+def test_what_ranks_candidates_needs_tasks_that_end(ocs, fill):
+    with pytest.raises(ValueError, match=f"fill='{fill}' chooses when a task ends"):
+        ocs(ReplayMemory(6), fill=fill, task_free=True)
 
 
 def test_filled_at_random_others_may_enter(ocs, draw):
@@ -775,7 +823,14 @@ def test_without_tasks_one_task_after_another_is_forgotten_no_faster(ocs, draw):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"task_free": True}, {"single_pass": False, "reference": 4}, {"fill": "score"}, {"fill": "herding"}],
+    [
+        {},
+        {"task_free": True},
+        {"single_pass": False, "reference": 4},
+        {"fill": "score"},
+        {"fill": "herding"},
+        {"fill": "bilevel"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize(
@@ -865,7 +920,7 @@ def test_a_state_of_dict_inputs_survives_safetensors(draw):
         ({"reference": "all"}, "reference must be 'memory', 'replay' or a number of at least 1, got 'all'"),
         ({"reference": 0}, "reference must be"),
         ({"reference": True}, "reference must be"),
-        ({"fill": "best"}, "fill must be 'random', 'score' or 'herding', got 'best'"),
+        ({"fill": "best"}, "fill must be one of 'random', 'score', 'herding', 'bilevel', got 'best'"),
         ({"score_mode": "test"}, "score_mode must be None, 'train' or 'eval', got 'test'"),
         ({"single_pass": "yes"}, "single_pass must be True, False or 'auto', got 'yes'"),
         ({"weights": (1.0, 1.0)}, "weights must be three numbers"),

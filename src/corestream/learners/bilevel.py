@@ -5,11 +5,31 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..gradients.capture import DEFAULT_MAX_BYTES
 from ..memory import ReplayMemory, Samples
 from ..selection.bilevel import bilevel
 from ..selection.kernels import ntk, rbf
 from .coreset import Coreset
 from .features import features
+
+RIDGE = 0.01
+
+
+def tangent_coreset(
+    model: nn.Module,
+    samples: Samples,
+    k: int,
+    *,
+    ridge: float = RIDGE,
+    generator: torch.Generator | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Tensor:
+    """k samples, best first, from which a model in the network's tangent kernel learns the others best."""
+    targets = samples.targets
+    if targets.dim() != 1 or targets.is_floating_point():
+        raise ValueError(f"targets must be classes, one a sample; got {list(targets.shape)} {targets.dtype}")
+    kernel = ntk(model, samples.inputs, targets.unique().tolist(), max_bytes=max_bytes)
+    return bilevel(kernel, targets, k, ridge=ridge, generator=generator).picked
 
 
 class Bilevel(Coreset):
@@ -22,7 +42,7 @@ class Bilevel(Coreset):
         memory: ReplayMemory,
         *,
         kernel: str = "ntk",
-        ridge: float = 0.01,
+        ridge: float = RIDGE,
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, memory, **shared)
@@ -31,9 +51,7 @@ class Bilevel(Coreset):
         self.kernel, self.ridge = kernel, ridge
 
     def choose(self, samples: Samples, k: int) -> Tensor:
-        if self.kernel == "rbf":
-            kernel = rbf(features(self.model, samples.inputs))
-        else:
-            classes = samples.targets.unique().tolist()
-            kernel = ntk(self.model, samples.inputs, classes)
+        if self.kernel == "ntk":
+            return tangent_coreset(self.model, samples, k, ridge=self.ridge, generator=self.generator)
+        kernel = rbf(features(self.model, samples.inputs))
         return bilevel(kernel, samples.targets, k, ridge=self.ridge, generator=self.generator).picked

@@ -19,9 +19,12 @@ from ..selection.criteria import Criteria, gradient_criteria, gram_criteria, joi
 from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, Scores, in_mode, require_finite, score, top, weigh
 from .base import Learner, Step, weighted_mean
+from .bilevel import tangent_coreset
 from .features import features
 
 SCORED_AT_ONCE = 250  # candidates, when the memory is filled or shrunk by score
+RANKING = ("herding", "bilevel")  # ways to fill the memory that put candidates in an order when a task ends
+FILLS = ("random", "score", *RANKING)
 
 
 class OCS(Learner):
@@ -29,8 +32,9 @@ class OCS(Learner):
 
     `k` is κ, `tau` τ and `lam` λ of the paper. `reference` is what A compares with: the whole "memory", the "replay" batch, or a random
     draw of so many samples. `weights` scale S, V and A. The first `warm_start` batches of a task are picked from at random. A random
-    `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, those of best "score" S + V, or those that
-    "herding" puts first, whose mean embedding stays closest to that of their class.
+    `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, those of best "score" S + V, those that
+    "herding" puts first, whose mean embedding stays closest to that of their class, or those from which the network's tangent kernel
+    would best learn the others ("bilevel").
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
@@ -74,10 +78,10 @@ class OCS(Learner):
             raise ValueError(
                 f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
             )
-        if fill not in ("random", "score", "herding"):
-            raise ValueError(f"fill must be 'random', 'score' or 'herding', got {fill!r}")
-        if fill == "herding" and task_free:
-            raise ValueError("fill='herding' chooses when a task ends, and task_free=True knows no end")
+        if fill not in FILLS:
+            raise ValueError(f"fill must be one of {', '.join(map(repr, FILLS))}, got {fill!r}")
+        if fill in RANKING and task_free:
+            raise ValueError(f"fill={fill!r} chooses when a task ends, and task_free=True knows no end")
         if score_mode not in MODES:
             raise ValueError(f"score_mode must be None, 'train' or 'eval', got {score_mode!r}")
         if single_pass not in (True, False, "auto"):
@@ -269,11 +273,11 @@ class OCS(Learner):
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         """Fill the memory from the candidates, J/t a task, and shrink the older tasks: to the best S + V of what they hold, or to what
-        herding put first."""
+        was put first."""
         kept = self.candidates.kept()
         if not self.task_free and kept is not None:
-            if self.fill == "herding":
-                self.memory.store_first(self._herded(kept), kept, self.generator)
+            if self.fill in RANKING:
+                self.memory.store_first(self._best_first(kept), kept, self.generator)
             else:
                 priority = self._worth(kept) if self.fill == "score" else None
                 shrinks = len(self.memory) > 0 and self.memory.policy == "quota"
@@ -282,13 +286,16 @@ class OCS(Learner):
         self.candidates.clear()
         self._steps.zero_()
 
-    def _herded(self, samples: Samples) -> Tensor:
-        """What herding puts first in each class, or in each group of the memory's own."""
+    def _best_first(self, samples: Samples) -> Tensor:
+        """What Bilevel's greedy choice puts first of all, or herding in each class, or in each group of the memory's own."""
+        quota = self.memory.quota(samples)
         with in_mode(self.model, "eval"):
+            if self.fill == "bilevel":
+                return tangent_coreset(
+                    self.model, samples, quota, generator=self.generator, max_bytes=self.max_bytes
+                )
             seen = features(self.model, samples.inputs)
-        return herding_per_class(
-            seen, groups(samples.targets, self.memory.balance), self.memory.quota(samples)
-        )
+        return herding_per_class(seen, groups(samples.targets, self.memory.balance), quota)
 
     def _worth_of_kept(self) -> Tensor:
         """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""

@@ -162,7 +162,7 @@ class VectorOCSSettings(ReplayedSettings):
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
     reference: Literal["memory", "replay"] | int = "memory"
     warm_start: Annotated[int, Range(0)] = 100
-    fill: Literal["random", "score", "herding"] = "random"
+    fill: Literal["random", "score", "herding", "bilevel"] = "random"
     score_mode: Literal["train", "eval"] | None = None
 
     def __post_init__(self) -> None:
