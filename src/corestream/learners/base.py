@@ -24,9 +24,8 @@ from ..memory.balance import check_targets
 from ..selection.scores import Scores
 from .optimizer_state import flat_state, load_flat_state
 
-Kind = list[
-    tuple[list[int], torch.dtype]
-]  # of a batch: the shape of a sample and its type, for each of its tensors
+# of a batch: a sample's shape and type, for each of its tensors
+Kind = list[tuple[list[int], torch.dtype]]
 
 
 class Step:

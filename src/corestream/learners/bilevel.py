@@ -7,12 +7,10 @@ from torch import Tensor, nn
 
 from ..gradients.capture import DEFAULT_MAX_BYTES
 from ..memory import ReplayMemory, Samples
-from ..selection.bilevel import bilevel
+from ..selection.bilevel import RIDGE, bilevel
 from ..selection.kernels import ntk, rbf
 from .coreset import Coreset
 from .features import features
-
-RIDGE = 0.01
 
 
 def tangent_coreset(

@@ -20,6 +20,8 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from corestream.selection.matching import check_gram
 
+RIDGE = 0.01
+
 
 @dataclass(frozen=True)
 class Bilevel:
@@ -34,7 +36,7 @@ def bilevel(
     targets: Tensor,
     k: int,
     *,
-    ridge: float = 0.01,
+    ridge: float = RIDGE,
     weight_steps: int = 1,
     weight_lr: float = 1.0,
     generator: torch.Generator | None = None,
