@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 QUICK = ["--tasks", "2", "--sweeps", "1", "--threads", "1"]
 
@@ -153,3 +154,14 @@ def test_a_missing_dataset_is_status_1_and_names_the_command_that_gets_it(run, t
     answer = run("rotated-mnist", "--method", "ocs", "--data-dir", tmp_path / "empty", "--offline")
     assert answer.status == 1
     assert "corestream data fetch mnist" in answer.err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
+def test_a_card_that_is_not_there_is_told(cli, tmp_path):
+    words = "device is 'cuda', and torch finds no usable CUDA card here; use --device cpu"
+    stream = ["rotated-digits", "--tasks", "1", "--device", "cuda", "--out", tmp_path / "runs"]
+    alone = cli("run", *stream, "--method", "finetune")
+    assert (alone.status, words in alone.err) == (2, True)
+    several = cli("compare", *stream, "--methods", "finetune", "--seeds", "2")
+    assert (several.status, several.err.count(f"failed: {words}")) == (1, 4)
+    assert not list((tmp_path / "runs").iterdir())

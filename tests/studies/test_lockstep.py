@@ -1,5 +1,6 @@
 """Runs made side by side in one process are the runs that are made alone."""
 
+import errno
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from corestream.errors import NonFiniteError
+from corestream.errors import ConfigError, NonFiniteError, RunError
 from corestream.learners.uniform import Uniform
 from corestream.studies import captured, lockstep, loggers
 from corestream.studies.config import RunConfig, make_config
@@ -244,3 +245,27 @@ def test_a_run_that_cannot_be_saved_keeps_no_other_from_it(
     assert last[2] == "interrupted"
     monkeypatch.undo()
     assert {outcome.status for outcome in make_runs_together(configs, tmp_path, lanes=3)} == {"done"}
+
+
+def test_what_stopped_a_run_is_at_hand_as_it_was_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(Run, "save", lambda run: (_ for _ in ()).throw(full))
+    (outcome,) = make_runs_together([config("uniform", 0)], tmp_path, lanes=1)
+    assert isinstance(outcome.cause, RunError)
+    assert outcome.cause.__cause__ is full
+    assert outcome.error == str(outcome.cause)
+    assert outcome.error.endswith("; make room and start the same command again")
+
+
+def test_a_configuration_that_is_refused_at_the_first_step_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(run: Run, batch: object) -> None:
+        raise ConfigError("k is too large")
+
+    monkeypatch.setattr(Run, "observe", refuse)
+    (outcome,) = make_runs_together([config("uniform", 0)], tmp_path, lanes=1)
+    assert (outcome.status, str(outcome.cause)) == ("failed", "k is too large")
+    assert list(tmp_path.iterdir()) == []

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 import torch
 
+from corestream.errors import DataError
 from corestream.learners.ocs import OCS
 from corestream.repeating import repeat
 from corestream.streams.samples import Scale
 from corestream.studies import captured, lockstep
 from corestream.studies.config import RunConfig, make_config
+from corestream.studies.drive import Options
 from corestream.studies.execute import execute
 from corestream.studies.lockstep import make_runs_together
+from corestream.studies.pool import Watcher
+from corestream.studies.study import make_alone
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -193,3 +197,14 @@ def test_what_is_recorded_at_each_step_keeps_a_run_from_being_captured(tmp_path:
     one = config("ocs", 0, record=("picks",))
     assert make_runs_together([one], tmp_path, lanes=1)[0].status == "done"
     assert not was_captured(tmp_path, one)
+
+
+def test_one_run_alone_is_captured_and_raises_what_stops_it(tmp_path: Path) -> None:
+    one = config("ocs", 0)
+    found = make_alone(one, tmp_path, Options(), Watcher())
+    assert found == accuracy(tmp_path, one)
+    assert was_captured(tmp_path, one)
+    assert make_alone(one, tmp_path, Options(), Watcher()) == found
+    missing = make_config("rotated-mnist", "ocs", device="cuda")
+    with pytest.raises(DataError, match="mnist is missing"):
+        make_alone(missing, tmp_path, Options(data_dir=tmp_path, offline=True), Watcher())

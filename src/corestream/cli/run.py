@@ -15,8 +15,9 @@ from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, canonical_benchmark, make_config
 from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
-from corestream.studies.execute import execute
 from corestream.studies.loggers import check_loggers
+from corestream.studies.pool import Outcome
+from corestream.studies.study import make_alone
 
 ALLOWED = tuple(name for name in opt.FIELDS if name not in ("methods", "seeds"))
 
@@ -57,11 +58,17 @@ def run(
             raise ConfigError(f"no {name} is given; `corestream list {name}s` shows them")
     chosen = configure(values, extra)
     how = Options(data_dir, offline, checkpoint_every, check_loggers(opt.split_names(log) or ()), threads)
-    with RunDisplay() as display:
-        result = execute(chosen, out, how, report=lambda progress: display.progressed(chosen, progress))
+    with OneRun() as display:
+        result = make_alone(chosen, out, how, display)
     _print(chosen, out / chosen.digest(), result, as_json)
     if result["status"] != "done":
         raise typer.Exit(1)
+
+
+class OneRun(RunDisplay):
+    """Shows how far a run is; what it found is printed at its end."""
+
+    def ended(self, outcome: Outcome, accuracy: float | None) -> None: ...
 
 
 def configure(values: dict[str, Any], extra: Mapping[str, str]) -> RunConfig:

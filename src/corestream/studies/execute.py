@@ -3,7 +3,8 @@
 import errno
 import shutil
 import traceback
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,19 @@ def execute(
     found = read_accuracy(folder, config)
     if found is not None:
         return found
-    try:
+    with system_errors_told(folder):
         folder.mkdir(parents=True, exist_ok=True)
         # who hands in a stop request has set up its signals already
         with locked(folder), nullcontext(stop) if stop else StopRequest() as request:
             found = read_accuracy(folder, config)  # another process may have ended it meanwhile
             return found or _recorded(config, folder, options or Options(), report, request)
+
+
+@contextmanager
+def system_errors_told(folder: Path) -> Iterator[None]:
+    """An error of the operating system becomes one that names the run it stopped, and what to do."""
+    try:
+        yield
     except OSError as error:
         room = "; make room and start the same command again" if error.errno in DISK_FULL else ""
         raise RunError(f"the run in {folder} stopped: {error}{room}") from error
@@ -111,13 +119,13 @@ def _work(
     report: Report | None,
     stop: StopRequest,
 ) -> dict[str, Any]:
-    fresh = _is_fresh(folder)
+    fresh = is_fresh(folder)
     run = begin(config, folder, options, events)
     try:
         return _drive(run, options, events, report, stop)
     except ConfigError:
         if fresh and run.position.step == 0:
-            _discard(folder)
+            discard(folder)
         raise
 
 
@@ -140,7 +148,7 @@ def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -
 
     Whoever calls holds the folder's lock. A folder that held nothing is removed where the configuration is refused.
     """
-    fresh = _is_fresh(folder)
+    fresh = is_fresh(folder)
     try:
         _settle_threads(folder, options)
         prepare_device(config.device, config.deterministic)
@@ -150,16 +158,16 @@ def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -
         return run
     except ConfigError:
         if fresh:
-            _discard(folder)
+            discard(folder)
         raise
 
 
-def _is_fresh(folder: Path) -> bool:
+def is_fresh(folder: Path) -> bool:
     """Whether nobody has written anything there but the lock."""
     return all(path.name == "lock" for path in folder.iterdir())
 
 
-def _discard(folder: Path) -> None:
+def discard(folder: Path) -> None:
     """Remove what a refused run has written, the lock last: from then on the folder may be another process's."""
     with suppress(OSError):  # what cannot be removed stays, and the refusal is told all the same
         for path in folder.iterdir():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from corestream.errors import CorestreamError, NonFiniteError
+from corestream.errors import ConfigError, CorestreamError, NonFiniteError
 from corestream.studies import execute
 from corestream.studies.captured import (
     TRIES,
@@ -63,7 +63,8 @@ def make_runs_together(
     watcher = watcher or Watcher()
     waiting, outcomes, working = deque(configs), [], list[Lane]()
     set_up_card()
-    on_card = sum(config.device == "cuda" for config in configs)
+    # where there is no card each run is refused as it begins
+    on_card = sum(config.device == "cuda" for config in configs) if torch.cuda.is_available() else 0
     # taken once: torch has few streams and gives them out again and again, and one that is captured can serve no other run
     streams = [torch.cuda.Stream() for _ in range(min(lanes, on_card, STREAMS))]
     lanes = min(lanes, STREAMS)
@@ -80,7 +81,7 @@ def make_runs_together(
             while waiting or working:
                 while waiting and len(working) < lanes:
                     config = waiting.popleft()
-                    stream = streams.pop() if config.device == "cuda" else None
+                    stream = streams.pop() if on_card and config.device == "cuda" else None
                     lane = Lane(config, out, options, stop, watcher, pump, stream)
                     working.append(lane)
                     if (outcome := lane.guarded(lane.begin)) is not None:
@@ -117,6 +118,7 @@ class Lane:
         self._options, self._stop, self._watcher, self._pump = options, stop, watcher, pump
         self._resources = ExitStack()
         self.stream, self._place = stream, Place(stream, config.seed, self._launch)
+        self._fresh = False  # nothing was there before this run's begin
         self._run: Run | None = None
         self._driver: Driver | None = None
         self._cursor: Cursor | None = None
@@ -133,7 +135,7 @@ class Lane:
         self._resources.enter_context(locked(self.folder))
         if (found := execute.read_accuracy(self.folder, self.config)) is not None:
             return self._ended(found)
-        self._events = EventLog(self.folder)
+        self._events, self._fresh = EventLog(self.folder), execute.is_fresh(self.folder)
         with self._place.active():
             self._run = execute.begin(self.config, self.folder, self._options, self._events)
         if self.stream is not None:
@@ -270,16 +272,19 @@ class Lane:
     def guarded(self, work: Callable[[], Outcome | None]) -> Outcome | None:
         """An error ends this run and is recorded; the others go on."""
         try:
-            return work()
+            with execute.system_errors_told(self.folder):
+                return work()
         except (Interrupted, KeyboardInterrupt):
             raise
         except LockedError as error:
-            return self._close(Outcome(self.config, "locked", str(error)))
+            return self._close(Outcome(self.config, "locked", str(error), error))
         except Exception as error:
             if hasattr(self, "_events"):
                 execute.note_failure(self._events, error)
+            if isinstance(error, ConfigError) and self._fresh and self._run and self._run.position.step == 0:
+                execute.discard(self.folder)
             kind = "" if isinstance(error, CorestreamError) else f"{type(error).__name__}: "
-            return self._close(Outcome(self.config, "failed", f"{kind}{error}"))
+            return self._close(Outcome(self.config, "failed", f"{kind}{error}", error))
 
     def interrupt(self) -> None:
         """Save what there is and let go. A run that cannot be saved goes on from the checkpoint before, and holds up no other."""

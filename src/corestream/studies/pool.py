@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,7 @@ class Outcome:
     config: RunConfig
     status: OutcomeStatus
     error: str = ""
+    cause: Exception | None = field(default=None, compare=False, repr=False)  # where it is of this process
 
 
 class Watcher:

@@ -3,18 +3,35 @@
 import os
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from corestream.errors import ConfigError, CorestreamError, CorestreamWarning
 from corestream.studies.config import RunConfig, read_config, written_digest
 from corestream.studies.drive import Options
 from corestream.studies.events import read_events
-from corestream.studies.execute import read_accuracy
+from corestream.studies.execute import execute, read_accuracy
 from corestream.studies.lockstep import make_runs_together
 from corestream.studies.pool import Outcome, Watcher, make_runs
 from corestream.studies.results import Result
 
 LANES = 30  # runs side by side on one card: measured, see docs/PERFORMANCE.md
+
+
+def make_alone(config: RunConfig, out: Path, options: Options, watcher: Watcher) -> dict[str, Any]:
+    """One run in this process, by captured steps where it is on a card; as `execute`, it raises what keeps the run from its end."""
+    if config.device != "cuda":
+        return execute(config, out, options, report=partial(watcher.progressed, config))
+    folder = out / config.digest()
+    found = read_accuracy(folder, config)
+    if found is None:
+        (outcome,) = make_runs_together([config], out, lanes=1, options=options, watcher=watcher)
+        if outcome.cause is not None:
+            raise outcome.cause
+        found = read_accuracy(folder, config)
+        assert found is not None
+    return found
 
 
 class RunSet:
