@@ -77,3 +77,19 @@ def test_an_error_of_the_function_itself_comes_through() -> None:
 
     with fusing(TRACED), pytest.raises(LookupError, match="of its own"):
         fails(torch.ones(1))
+
+
+def test_nothing_is_compiled_for_a_tensor_without_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    usual = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **how: compiled.append(f) or usual(f, **how))
+
+    @fusible
+    def joined(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([x, y]) + 1
+
+    with fusing(TRACED):
+        assert joined(torch.ones(2), torch.ones(0)).tolist() == [2, 2]
+        assert compiled == []
+        assert joined(torch.ones(2), torch.ones(1)).tolist() == [2, 2, 2]
+    assert len(compiled) == 1

@@ -45,13 +45,18 @@ def _on_card(*args: object) -> bool:
     return any(isinstance(arg, Tensor) and arg.is_cuda for arg in args)
 
 
+def _holds_none(*args: object) -> bool:
+    """The compiler makes a function of its own for a tensor without samples, as the replay batch of a first task is."""
+    return any(isinstance(arg, Tensor) and arg.numel() == 0 for arg in args)
+
+
 def fusible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """A function of tensors and numbers alone, without a look at any value. What cannot be compiled runs as it is, with a warning."""
     compiled: dict[str, Callable[Arguments, Result]] = {}
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        if _backend is None or (_backend == "inductor" and not _on_card(*args)):
+        if _backend is None or (_backend == "inductor" and not _on_card(*args)) or _holds_none(*args):
             return function(*args, **kwargs)
         if _backend not in compiled:
             compiled[_backend] = torch.compile(function, backend=_backend, fullgraph=True, dynamic=True)
