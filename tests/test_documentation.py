@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from corestream.studies.catalogue import MEASURED, STUDIES
+from corestream.studies.catalogue import INCREMENTAL, MEASURED, STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -89,6 +89,8 @@ def test_a_command_of_the_study_runs(command: str, tmp_path: Path) -> None:
         rest = "--benchmark rotated-digits --device cpu --out runs"
     if command.split()[2] in SEARCHES:  # they have seeds of their own, and many rows
         rest = f"{CUT_DOWN.replace('--seeds 1', '')} --methods ocs"
+    if "class-incremental" in command:  # its other rows need tasks with classes of their own
+        rest = f"{CUT_DOWN} --methods {','.join(INCREMENTAL)}"
     if "partial-gradients" in command:  # blocks of a ResNet: needs its own images
         if "CORESTREAM_DATA" not in os.environ:
             pytest.skip("CORESTREAM_DATA names no folder with TinyImageNet")
