@@ -38,6 +38,8 @@ def test_settings_are_shown_as_the_options_they_are(cli):
     assert "1000" in answer.out
     values = json.loads(cli("list", "settings", "ocs", "--benchmark", "rotated-mnist", "--json").out)
     assert values["lr"] == 0.005
+    noisy = cli("list", "settings", "ocs", "--benchmark", "rotated-mnist", "--noise", "0.6", "--json").out
+    assert (values["weights"], json.loads(noisy)["weights"]) == ([1, 1, 1], [1, 0, 1])
 
 
 def test_runs_are_listed_with_what_they_found(cli, tmp_path):

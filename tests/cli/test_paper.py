@@ -207,10 +207,10 @@ def test_runs_whose_time_is_told_are_made_one_after_the_other(tmp_path, monkeypa
     monkeypatch.setattr(paper, "make_missing", make)
     plans = [make_plan(STUDIES[name], [0]) for name in ("table3", "table5")]
     paper._results(plans, tmp_path, None, 4, Options())
-    assert asked == [({0}, 6, 4), ({5}, 4, 1)]
+    assert asked == [({0}, 6, 4), ({5, 6, 7}, 12, 1)]
 
 
 def test_such_a_table_takes_no_number_of_jobs(cli):
     answer = cli("paper", "table5", "--jobs", "2")
     assert answer.status == 2
-    assert "takes no --jobs: its seed is 5, and each run is timed alone" in answer.err
+    assert "takes no --jobs: its seeds are 5, 6, 7, and each run is timed alone" in answer.err

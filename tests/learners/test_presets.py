@@ -2,8 +2,9 @@ from corestream.learners.presets import preset
 from corestream.learners.settings import CoresetSettings, OCSSettings, Settings
 
 
-def values(kind, method, benchmark, imbalanced=False, scenario=None, protocol="paper"):
-    return preset(kind, method, benchmark, imbalanced=imbalanced, scenario=scenario, protocol=protocol)
+def values(kind, method, benchmark, imbalanced=False, noisy=False, scenario=None, protocol="paper"):
+    stream = {"imbalanced": imbalanced, "noisy": noisy, "scenario": scenario}
+    return preset(kind, method, benchmark, **stream, protocol=protocol)
 
 
 def test_ocs_has_the_papers_values_on_rotated_mnist():
@@ -38,6 +39,20 @@ def test_ocs_has_the_papers_values_on_split_cifar100():
     assert (imbalanced.lr_decay, imbalanced.tau, imbalanced.lam) == (0.875, 10, 1.0)
     assert values(OCSSettings, "ocs", "split-cifar100", scenario="class").capacity == 1000
     assert values(OCSSettings, "ocs", "split-cifar100", protocol="best").tau == 1
+
+
+def test_a_noisy_stream_has_settings_of_its_own_where_they_were_searched():
+    best = {"protocol": "best"}
+    noisy = values(OCSSettings, "ocs", "rotated-mnist", noisy=True, **best)
+    assert (noisy.weights, noisy.tau, noisy.fill) == ((1, 0, 1), 1000, "random")
+    assert values(OCSSettings, "ocs", "rotated-mnist", **best).fill == "bilevel"
+    imbalanced = values(OCSSettings, "ocs", "rotated-mnist", imbalanced=True, **best)
+    assert values(OCSSettings, "ocs", "rotated-mnist", imbalanced=True, noisy=True, **best) == imbalanced
+    balanced = values(OCSSettings, "ocs", "split-cifar100", **best)
+    assert values(OCSSettings, "ocs", "split-cifar100", noisy=True, **best) == balanced
+    assert values(OCSSettings, "ocs", "rotated-mnist", noisy=True) == values(
+        OCSSettings, "ocs", "rotated-mnist"
+    )
 
 
 def test_multi_datasets_keeps_one_sample_per_class():

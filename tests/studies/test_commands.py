@@ -12,6 +12,8 @@ CASES: list[dict[str, Any]] = [
     {"benchmark": "rotated-digits", "method": "ocs", "seed": 3},
     {"benchmark": "rotated-mnist", "method": "finetune", "imbalanced": True, "tasks": 3},
     {"benchmark": "rotated-mnist", "method": "uniform", "noise": 0.6, "protocol": "ocs-schedule"},
+    {"benchmark": "rotated-mnist", "method": "ocs", "noise": 0.6},
+    {"benchmark": "rotated-mnist", "method": "ocs", "noise": 0.6, "overrides": {"weights": (1.0, 1.0, 1.0)}},
     {"benchmark": "split-cifar100", "method": "ocs", "scenario": "class", "label_noise": 0.25},
     {"benchmark": "rotated-digits", "method": "icarl", "overrides": {"adapt": True}},
     {
@@ -26,11 +28,11 @@ CASES: list[dict[str, Any]] = [
 def test_the_command_makes_the_same_run(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     config, asked = make_config(**case), []
 
-    def execute(config: RunConfig, *_: Any, **__: Any) -> dict[str, Any]:
+    def make(config: RunConfig, *_: Any, **__: Any) -> dict[str, Any]:
         asked.append(config)
         return {"status": "done", "forgetting": None, "average_accuracy": 0.5}
 
-    monkeypatch.setattr("corestream.cli.run.execute", execute)
+    monkeypatch.setattr("corestream.cli.run.make_alone", make)
     done = CliRunner().invoke(app, shlex.split(command_of(config))[1:], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert asked == [config]
@@ -39,6 +41,11 @@ def test_the_command_makes_the_same_run(case: dict[str, Any], monkeypatch: pytes
 def test_defaults_are_not_spelled_out() -> None:
     command = command_of(make_config("rotated-digits", "ocs"))
     assert command == "corestream run rotated-digits --method ocs --seed 0 --device cpu"
+
+
+def test_a_noisy_stream_has_its_own_defaults() -> None:
+    command = command_of(make_config("rotated-mnist", "ocs", noise=0.6))
+    assert command == "corestream run rotated-mnist --method ocs --seed 0 --noise 0.6 --device cpu"
 
 
 def test_a_row_is_made_by_compare() -> None:

@@ -11,7 +11,7 @@ from corestream.learners.settings import Settings
 from corestream.streams import BENCHMARKS
 
 Values = dict[str, Any]
-StreamKind = Literal["balanced", "imbalanced"]  # a noisy one is balanced
+StreamKind = Literal["balanced", "imbalanced", "noisy"]
 Kind = TypeVar("Kind", bound=Settings)
 
 PROTOCOLS = ("paper", "best", "ocs-schedule")
@@ -151,8 +151,9 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
 BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
     "ocs": {
         "rotated-mnist": {
-            "balanced": {"tau": 10.0, "lam": 10.0},
+            "balanced": {"tau": 10.0, "replay_from": "task", "fill": "bilevel"},
             "imbalanced": {"tau": 10.0, "replay_from": "task"},
+            "noisy": {"weights": (1.0, 0.0, 1.0)},
         },
         "split-cifar100": {
             "balanced": {"tau": 1.0, "fill": "herding", "reference": "replay"},
@@ -171,8 +172,22 @@ def usual_protocol(method: str, benchmark: str) -> str:
     return "best" if benchmark in BEST.get(method, {}) else "paper"
 
 
+def stream_kind(*, imbalanced: bool, noisy: bool) -> StreamKind:
+    """An imbalanced stream stays one with noise in it, which was searched on a balanced one alone."""
+    if imbalanced:
+        return "imbalanced"
+    return "noisy" if noisy else "balanced"
+
+
 def preset(
-    kind: type[Kind], method: str, benchmark: str, *, imbalanced: bool, scenario: str | None, protocol: str
+    kind: type[Kind],
+    method: str,
+    benchmark: str,
+    *,
+    imbalanced: bool,
+    noisy: bool,
+    scenario: str | None,
+    protocol: str,
 ) -> Kind:
     """A method's settings on a benchmark."""
     if protocol not in PROTOCOLS:
@@ -189,7 +204,8 @@ def preset(
     if (lam := CHOSEN_LAM.get(key, {}).get(searched)) is not None:
         values["lam"] = lam
     if protocol == "best" and scenario != "class":  # they were searched in the task scenario
-        values |= BEST.get(method, {}).get(key, {}).get("imbalanced" if imbalanced else "balanced", {})
+        best = BEST.get(method, {}).get(key, {})
+        values |= best.get(stream_kind(imbalanced=imbalanced, noisy=noisy), best.get("balanced", {}))
     known = {field.name for field in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in known})
 

@@ -75,6 +75,7 @@ def settings(
     benchmark: str,
     *,
     imbalanced: bool = False,
+    noisy: bool = False,
     scenario: str | None = None,
     protocol: str | None = None,
 ) -> Settings:
@@ -82,7 +83,13 @@ def settings(
     found, protocol = find(method), protocol or default_protocol(method, benchmark)
     name = found.like or method
     return preset(
-        found.settings, name, benchmark, imbalanced=imbalanced, scenario=scenario, protocol=protocol
+        found.settings,
+        name,
+        benchmark,
+        imbalanced=imbalanced,
+        noisy=noisy,
+        scenario=scenario,
+        protocol=protocol,
     )
 
 

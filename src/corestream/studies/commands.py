@@ -58,8 +58,9 @@ def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, An
 
 
 def _own_settings(config: RunConfig) -> Mapping[str, Any]:
-    """The settings that differ from the method's own on that benchmark."""
-    choices = {name: getattr(config, name) for name in ("imbalanced", "scenario", "protocol")}
+    """The settings that differ from the method's own on that stream."""
+    which = ("imbalanced", "noise", "label_noise", "scenario", "protocol")  # what they depend on
+    choices = {name: getattr(config, name) for name in which}
     try:
         usual = make_config(config.benchmark, config.method, **choices).settings
     except ConfigError:  # a folder that is gone, or a method of another version: name them all

@@ -155,6 +155,7 @@ def default_settings(config: RunConfig) -> Any:
         config.method,
         config.benchmark,
         imbalanced=config.imbalanced,
+        noisy=bool(config.noise or config.label_noise),
         scenario=config.scenario,
         protocol=config.protocol,
     )

@@ -5,14 +5,13 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from corestream.learners.presets import StreamKind
+from corestream.learners.presets import StreamKind, stream_kind
 from corestream.studies.config import make_config
 from corestream.studies.design import Condition, Row, Study
 from corestream.studies.formats import markdown_line
 from corestream.studies.layout import plus_minus
 from corestream.studies.tables import Table
 
-KINDS: tuple[StreamKind, ...] = ("balanced", "imbalanced")
 Values = dict[float, list[float]]  # λ → accuracy on each stream; NaN where it diverged
 
 
@@ -61,7 +60,8 @@ def best_settings(study: Study, table: Table) -> dict[StreamKind, Row]:
 
     What diverged cannot win; the paper's own gives way only to what is ahead by more than its standard deviation.
     """
-    return {kind: chosen for kind in KINDS if (chosen := _best_on(study, table, kind)) is not None}
+    kinds = dict.fromkeys(map(_kind, study.conditions))
+    return {kind: chosen for kind in kinds if (chosen := _best_on(study, table, kind)) is not None}
 
 
 def _best_on(study: Study, table: Table, kind: StreamKind) -> Row | None:
@@ -121,7 +121,7 @@ def settings_sections(study: Study, table: Table) -> Iterator[str]:
 
 
 def _kind(condition: Condition) -> StreamKind:
-    return "imbalanced" if condition.imbalanced else "balanced"
+    return stream_kind(imbalanced=condition.imbalanced, noisy=bool(condition.noise or condition.label_noise))
 
 
 def _stream(condition: Condition) -> str:
