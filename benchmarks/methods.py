@@ -52,7 +52,7 @@ def prepare(name: str) -> Row:
     generator = torch.Generator().manual_seed(0)
     pictures, labels = torch.rand(6000, 1, 28, 28, generator=generator), torch.arange(6000) % 10
     stream = from_tensors(pictures, labels, split="time", num_tasks=6, scenario="domain")
-    settings = learners.settings(name, "rotated-mnist")
+    settings = learners.settings(name, "rotated-mnist", protocol="paper")
     model = models.for_stream(stream, settings, seed=0)
     learner = learners.build(name, model, settings, stream=stream)
     train = stream[0].train.with_batch_size(settings.batch_size)

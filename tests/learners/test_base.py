@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from corestream import OCS, Learner, NonFiniteError, ReplayMemory, Samples, Step
-from corestream.learners import Finetune, Uniform
+from corestream.learners import Coreset, Finetune, Uniform
 from corestream.learners.base import weighted_mean
 
 
@@ -282,3 +282,25 @@ def test_a_batch_of_another_kind_is_refused_before_anything_is_learned_from_it(m
             learner.observe(*other)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     learner.observe(x, y)
+
+
+def test_a_step_of_ones_own_is_replayed_only_where_its_class_says_so():
+    class Chooses(Coreset):
+        """Its choice is made at a task's end."""
+
+        def choose(self, samples, k):
+            return torch.arange(k)
+
+    class Counts(OCS):
+        def _learn(self, *args):
+            self.count += 1
+
+    class Says(Counts):
+        capturable = True
+
+    class Follows(Says):
+        def _learn(self, *args):
+            self.count += 1
+
+    kinds = (OCS, Coreset, Chooses, Counts, Says, Follows)
+    assert [kind.capturable for kind in kinds] == [True, True, True, False, True, False]

@@ -1,9 +1,11 @@
 """Runs made side by side in one process are the runs that are made alone."""
 
 import errno
+import gc
 import json
 import os
 import signal
+import weakref
 from itertools import pairwise
 from pathlib import Path
 
@@ -265,7 +267,35 @@ def test_a_configuration_that_is_refused_at_the_first_step_leaves_no_folder(
     def refuse(run: Run, batch: object) -> None:
         raise ConfigError("k is too large")
 
+    class Late:
+        """A logger that writes when it is closed."""
+
+        def __init__(self, config: RunConfig, folder: Path) -> None:
+            self.path = folder / "log"
+
+        def close(self) -> None:
+            self.path.write_text("closed")
+
     monkeypatch.setattr(Run, "observe", refuse)
-    (outcome,) = make_runs_together([config("uniform", 0)], tmp_path, lanes=1)
+    monkeypatch.setitem(loggers.LOGGERS, "late", Late)
+    (outcome,) = make_runs_together(
+        [config("uniform", 0)], tmp_path, lanes=1, options=Options(loggers=("late",))
+    )
     assert (outcome.status, str(outcome.cause)) == ("failed", "k is too large")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_run_is_let_go_while_its_error_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[weakref.ref[Run]] = []
+
+    def fail(run: Run, batch: object) -> None:
+        held.append(weakref.ref(run))
+        raise OSError("gone") from RuntimeError("before it")
+
+    monkeypatch.setattr(Run, "observe", fail)
+    (outcome,) = make_runs_together([config("uniform", 0)], tmp_path, lanes=1)
+    gc.collect()
+    assert outcome.cause is not None
+    assert held[0]() is None

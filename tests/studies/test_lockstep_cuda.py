@@ -2,13 +2,16 @@
 
 import gc
 import json
+import signal
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from corestream import learners
 from corestream.errors import DataError
 from corestream.learners.ocs import OCS
 from corestream.repeating import repeat
@@ -16,9 +19,12 @@ from corestream.streams.samples import Scale
 from corestream.studies import captured, lockstep
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.drive import Options
+from corestream.studies.events import read_events
 from corestream.studies.execute import execute
 from corestream.studies.lockstep import make_runs_together
 from corestream.studies.pool import Watcher
+from corestream.studies.run import Run
+from corestream.studies.stopping import Interrupted
 from corestream.studies.study import make_alone
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -199,12 +205,55 @@ def test_what_is_recorded_at_each_step_keeps_a_run_from_being_captured(tmp_path:
     assert not was_captured(tmp_path, one)
 
 
-def test_one_run_alone_is_captured_and_raises_what_stops_it(tmp_path: Path) -> None:
+def test_one_run_alone_is_captured_and_raises_what_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, usual = [], lockstep.CapturedStep
+    monkeypatch.setattr(lockstep, "CapturedStep", lambda *args: made.append(args) or usual(*args))
     one = config("ocs", 0)
     found = make_alone(one, tmp_path, Options(), Watcher())
     assert found == accuracy(tmp_path, one)
-    assert was_captured(tmp_path, one)
+    assert len(made) >= 3  # one a task
     assert make_alone(one, tmp_path, Options(), Watcher()) == found
     missing = make_config("rotated-mnist", "ocs", device="cuda")
     with pytest.raises(DataError, match="mnist is missing"):
         make_alone(missing, tmp_path, Options(data_dir=tmp_path, offline=True), Watcher())
+
+
+def test_a_method_of_ones_own_is_captured_where_it_says_that_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(OCS):
+        def _learn(self, *args: Any) -> Any:
+            self.count = getattr(self, "count", 0) + 1
+            return super()._learn(*args)
+
+    monkeypatch.setitem(learners.METHODS, "ocs", replace(learners.METHODS["ocs"], learner=Counting))
+    one = config("ocs", 0)
+    assert make_runs_together([one], tmp_path / "silent", lanes=1)[0].status == "done"
+    assert not was_captured(tmp_path / "silent", one)
+    monkeypatch.setattr(Counting, "capturable", True)
+    assert make_runs_together([one], tmp_path / "said", lanes=1)[0].status == "done"
+    assert was_captured(tmp_path / "said", one)
+
+
+def test_a_signal_in_a_long_sweep_is_heeded_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = config("ocs", 0)
+    usual, told = lockstep.Lane._replay_some, []
+
+    def replay(lane: lockstep.Lane, run: Run) -> bool:
+        launched = usual(lane, run)
+        if launched and not told:
+            told.append(run.position.step)
+            signal.raise_signal(signal.SIGINT)
+        return launched
+
+    monkeypatch.setattr(lockstep, "BURST", 8)
+    monkeypatch.setattr(lockstep.Lane, "_replay_some", replay)
+    with pytest.raises(Interrupted, match=r"step \d+; the same command continues from here"):
+        make_runs_together([one], tmp_path, lanes=1)
+    (saved,) = {e["step"] for e in read_events(tmp_path / one.digest()) if e["event"] == "checkpoint"}
+    assert saved <= told[0] + 2
+    assert make_runs_together([one], tmp_path, lanes=1)[0].status == "done"

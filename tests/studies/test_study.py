@@ -1,14 +1,17 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from corestream.errors import ConfigError, RunError
+from corestream.studies import study
 from corestream.studies.config import make_config
 from corestream.studies.drive import Options
 from corestream.studies.events import EventLog
 from corestream.studies.execute import execute
 from corestream.studies.files import canonical, sha256
-from corestream.studies.study import RunSet, read_run, read_runs
+from corestream.studies.pool import Outcome, Watcher
+from corestream.studies.study import RunSet, make_alone, read_run, read_runs
 from corestream.studies.tables import make_cell
 
 
@@ -140,3 +143,29 @@ def test_a_result_without_its_configuration_file_is_taken(two):
     (two.out / two.configs[0].digest() / "config.json").unlink()
     (result,) = two.results()
     assert (result.status, result.config) == ("done", two.configs[0].to_dict())
+
+
+def test_a_run_alone_on_a_card_is_made_there_and_raises_what_stops_it(tmp_path, monkeypatch):
+    one, asked = replace(configure(0), device="cuda"), []
+    stopped = RunError("the card is gone")
+
+    def fail(configs, out, **how):
+        asked.append((configs, out, how["lanes"]))
+        return [Outcome(one, "failed", str(stopped), stopped)]
+
+    monkeypatch.setattr(study, "make_runs_together", fail)
+    with pytest.raises(RunError, match="the card is gone"):
+        make_alone(one, tmp_path, Options(), Watcher())
+    assert asked == [([one], tmp_path, 1)]
+
+    def diverge(configs, out, **how):
+        folder = out / one.digest()
+        folder.mkdir()
+        found = {"status": "diverged", "matrix": [], "digest": one.digest()}
+        (folder / "accuracy.json").write_text(json.dumps(found))
+        return [Outcome(one, "diverged", "at step 3")]
+
+    monkeypatch.setattr(study, "make_runs_together", diverge)
+    assert make_alone(one, tmp_path, Options(), Watcher())["status"] == "diverged"
+    monkeypatch.setattr(study, "make_runs_together", fail)
+    assert make_alone(one, tmp_path, Options(), Watcher())["status"] == "diverged"  # as it was found

@@ -50,11 +50,14 @@ def settings(
     benchmark: Annotated[str, typer.Option(help="Whose values to show.")] = "rotated-digits",
     imbalanced: Annotated[bool, typer.Option("--imbalanced")] = False,
     noise: Annotated[float, typer.Option(help="A noisy stream's, where it has its own.")] = 0.0,
+    label_noise: Annotated[float, typer.Option(help="Likewise.")] = 0.0,
     protocol: Annotated[str | None, typer.Option(help=opt.PROTOCOL)] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Every hyperparameter of a method, with its value on a benchmark; each is an option of `run`."""
-    config = make_config(benchmark, method, imbalanced=imbalanced, noise=noise, protocol=protocol)
+    config = make_config(
+        benchmark, method, imbalanced=imbalanced, noise=noise, label_noise=label_noise, protocol=protocol
+    )
     if as_json:
         typer.echo(json.dumps({**config.settings, **config.options}))
         return

@@ -63,7 +63,7 @@ Jobs = Annotated[
 CheckpointEvery = Annotated[
     int | None,
     typer.Option(
-        help="Steps between checkpoints; otherwise 1,000, and for runs side by side on a card each minute.",
+        help="Steps between checkpoints; otherwise 1,000, and on a card each minute.",
         min=1,
         show_default=False,
         rich_help_panel=MAKING,

@@ -61,6 +61,9 @@ class Learner:
 
     memory: ReplayMemory | None = None
     follows_model = True  # whether layers may be frozen, thawed or replaced on the way
+    capturable = (
+        True  # whether all that changes from step to step lies in tensors: then a card may replay a step
+    )
     _known: list[tuple[nn.Parameter, bool]] | None = None  # the model's parameters, and whether each learns
     _concluded = False  # whether the task's end has begun
     _kind: Kind | None = None  # of the batches so far
@@ -94,6 +97,14 @@ class Learner:
         )
         self.task = 0  # tasks ended so far
         self._spoiled = torch.zeros((), dtype=torch.bool, device=self.device)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A step of somebody's own may count in plain numbers, which a replay would leave as they were: its class says that it does not.
+        What `choose` does is done at a task's end."""
+        super().__init_subclass__(**kwargs)
+        own = {name for name in vars(cls) if not name.startswith("__")} - {"choose"}
+        if own and "capturable" not in own and not cls.__module__.startswith("corestream."):
+            cls.capturable = False
 
     # The verbs
 

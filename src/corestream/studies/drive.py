@@ -24,7 +24,7 @@ class Options:
 
     data_dir: Path | None = None
     offline: bool = False
-    checkpoint_steps: int | None = None  # 1,000, but for runs that are made together
+    checkpoint_steps: int | None = None  # 1,000, but on a card
     loggers: tuple[str, ...] = ()
     threads: int | None = None
 
@@ -80,6 +80,10 @@ class Driver:
             self._stop(self.stop.signum)
         if closed or self._checkpoint_due(now):
             self.save()
+
+    def is_due(self) -> bool:
+        """Whether a signal or a checkpoint waits for the end of a step."""
+        return self.stop.signum is not None or self._checkpoint_due(time.monotonic())
 
     def save(self) -> None:
         """A checkpoint never holds a state that has diverged."""

@@ -91,7 +91,7 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
 
 
 def _own(config: Mapping[str, Any]) -> list[str]:
-    """The settings that are not the method's own on the benchmark; what is unknown here has none."""
+    """The settings that are not the method's own on the stream; what is unknown here has none."""
     if config["method"] not in learners.METHODS or config["benchmark"] not in streams.BENCHMARKS:
         return []
     return own_words(RunConfig.from_dict(config))

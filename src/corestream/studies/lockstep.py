@@ -7,9 +7,10 @@ captured goes on by ordinary steps and says so.
 """
 
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,7 +119,8 @@ class Lane:
         self._options, self._stop, self._watcher, self._pump = options, stop, watcher, pump
         self._resources = ExitStack()
         self.stream, self._place = stream, Place(stream, config.seed, self._launch)
-        self._fresh = False  # nothing was there before this run's begin
+        self._fresh = False  # nothing was there before this run
+        self._is_refused = False
         self._run: Run | None = None
         self._driver: Driver | None = None
         self._cursor: Cursor | None = None
@@ -133,6 +135,7 @@ class Lane:
         self._watcher.began(self.config)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._resources.enter_context(locked(self.folder))
+        self._resources.callback(self._discard_refused)
         if (found := execute.read_accuracy(self.folder, self.config)) is not None:
             return self._ended(found)
         self._events, self._fresh = EventLog(self.folder), execute.is_fresh(self.folder)
@@ -142,6 +145,11 @@ class Lane:
             self._run.evaluator = CapturedEvaluations(self._place)
             if self.config.record:
                 self._tell_not_captured(f"it records {', '.join(self.config.record)} at each step")
+            elif not self._run.learner.capturable:
+                self._capturable = False
+                self._tell_not_captured(
+                    f"{type(self._run.learner).__name__} does not say `capturable = True`"
+                )
 
         def report(progress: Progress) -> None:
             self._watcher.progressed(self.config, progress)
@@ -157,7 +165,13 @@ class Lane:
         try:
             logger.close()
         except Exception as error:
-            self._events.write("not logged", error=f"{type(error).__name__}: {error}")
+            with suppress(OSError):
+                self._events.write("not logged", error=f"{type(error).__name__}: {error}")
+
+    def _discard_refused(self) -> None:
+        """After its loggers are closed, and before the lock is."""
+        if self._is_refused:
+            execute.discard(self.folder)
 
     def waits_for_card(self) -> bool:
         """Whether launches are under way; or a task is to be closed, for which the card must have done what it has of it."""
@@ -174,7 +188,7 @@ class Lane:
         if self.waits_for_card():
             return None
         self._end_launches()
-        if self._replay_some(run):
+        if not driver.is_due() and self._replay_some(run):
             return None
         with self._place.active():
             if run.finished:  # resumed from a checkpoint of its end
@@ -281,8 +295,9 @@ class Lane:
         except Exception as error:
             if hasattr(self, "_events"):
                 execute.note_failure(self._events, error)
-            if isinstance(error, ConfigError) and self._fresh and self._run and self._run.position.step == 0:
-                execute.discard(self.folder)
+            _release(error)
+            begun = self._run is not None and self._run.position.step > 0
+            self._is_refused = isinstance(error, ConfigError) and self._fresh and not begun
             kind = "" if isinstance(error, CorestreamError) else f"{type(error).__name__}: "
             return self._close(Outcome(self.config, "failed", f"{kind}{error}", error))
 
@@ -330,3 +345,11 @@ class Lane:
         self._place.forget_pool()
         self._resources.close()
         return outcome
+
+
+def _release(error: BaseException) -> None:
+    """What is kept of an error tells its lines, and holds on to nothing that they worked with."""
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
