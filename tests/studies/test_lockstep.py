@@ -119,16 +119,81 @@ def test_one_failing_run_leaves_the_others_alone(tmp_path: Path, monkeypatch: py
     assert "rained" in (tmp_path / bad.digest() / "events.jsonl").read_text()
 
 
+class OnTheCard(lockstep.Lane):
+    """As on a card, up to the capture itself."""
+
+    def begin(self) -> Outcome | None:
+        self._capturable = True
+        return super().begin()
+
+
+class PretendedStep:
+    """What a captured step is to a lane: it is made without a step, and each launch is as many as it holds."""
+
+    def __init__(self, run: Run, place: object, cursor: captured.Cursor, size: int, steps: int = 1) -> None:
+        self.steps, self.graph = steps, self
+        self._work = lambda: run.observe(run.batch_at(cursor.next_places(size)))
+
+    def replay(self) -> None:
+        for _ in range(self.steps):
+            self._work()
+
+
+@pytest.fixture
+def bursts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Runs whose steps are pretended to be captured, four in a row and at most nine at once; how many were launched each time."""
+    launched = []
+
+    def launch(lane: OnTheCard, graph: PretendedStep, times: int, bundle: int = 1) -> None:
+        launched.append(times * graph.steps)
+        for _ in range(times):
+            graph.replay()
+
+    for name, value in (("Lane", OnTheCard), ("CapturedStep", PretendedStep), ("ROW", 4), ("BURST", 9)):
+        monkeypatch.setattr(lockstep, name, value)
+    monkeypatch.setattr(lockstep, "LONG", 1)
+    monkeypatch.setattr(OnTheCard, "_launch", launch)
+    return launched
+
+
+@pytest.mark.parametrize("method", ["ocs", "uniform", "gss"])
+def test_launched_steps_are_those_of_a_run_alone(tmp_path: Path, bursts: list[int], method: str) -> None:
+    one = config(method, 0)
+    every = Options(checkpoint_steps=7)
+    assert make_runs_together([one], tmp_path / "together", lanes=1, options=every)[0].status == "done"
+    execute(one, tmp_path / "alone")
+    assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
+    assert max(bursts) == 8  # two rows
+    events = read_events(tmp_path / "together" / one.digest())
+    saved = [event["step"] for event in events if event["event"] == "checkpoint"]
+    assert all(later - earlier <= 7 + 9 for earlier, later in pairwise([0, *saved]))
+
+
+def test_a_signal_while_steps_are_launched_is_heeded_before_the_sweep_ends(
+    tmp_path: Path, bursts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, told = config("ocs", 0), []
+    launch = OnTheCard._launch
+
+    def interrupt(lane: OnTheCard, *given: object) -> None:
+        launch(lane, *given)
+        if not told and lane._run is not None:
+            told.append(lane._run.position.step)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(OnTheCard, "_launch", interrupt)
+    with pytest.raises(Interrupted, match="the same command continues from here"):
+        make_runs_together([one], tmp_path / "together", lanes=1)
+    events = read_events(tmp_path / "together" / one.digest())
+    assert {event["step"] for event in events if event["event"] == "checkpoint"} == {told[0] + bursts[0] + 1}
+    assert make_runs_together([one], tmp_path / "together", lanes=1)[0].status == "done"
+    execute(one, tmp_path / "alone")
+    assert accuracy(tmp_path / "together", one) == accuracy(tmp_path / "alone", one)
+
+
 def test_what_cannot_be_captured_is_told_once_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class OnTheCard(lockstep.Lane):
-        """As on a card, up to the capture itself."""
-
-        def begin(self) -> Outcome | None:
-            self._capturable = True
-            return super().begin()
-
     def refused(*given: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand a trace")
 
