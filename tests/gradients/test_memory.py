@@ -224,7 +224,7 @@ def test_the_cheaper_route_is_chosen():
         def __len__(self):
             return len(self.grads)
 
-    for count, width, expected in [(4, 200, "gram"), (400, 3, "combine")]:
+    for count, width, expected in [(4, 200, "gram"), (400, 3, "direction")]:
         model = nn.Linear(width, 2)
         spy = Spy(
             per_sample_gradients(
@@ -233,4 +233,4 @@ def test_the_cheaper_route_is_chosen():
         )
         gradient_criteria(spy)
         assert expected in spy.asked
-        assert {"gram": "combine", "combine": "gram"}[expected] not in spy.asked
+        assert {"gram": "direction", "direction": "gram"}[expected] not in spy.asked

@@ -170,6 +170,58 @@ def test_gradients_that_cancel_have_similarity_zero(route):
     torch.testing.assert_close(criteria.diversity, torch.ones(2, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+def test_gradients_that_nearly_cancel_never_pass_for_more_than_parallel(route, size):
+    """Their sum is lost in the rounding of a Gram matrix, which is no reason for scores of 10¹⁵."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(300, 64), nn.Tanh(), nn.Linear(64, 1))
+    x, signs = torch.randn(1, 300).repeat(8, 1), torch.tensor([1.0 + size, -1.0] + [1.0, -1.0] * 3)
+
+    def grads(t):
+        return per_sample_gradients(model, lambda outputs, t: outputs[:, 0] * t, (x, t))
+
+    for found in (
+        gradient_criteria(grads(signs), grads(signs), route),
+        gradient_criteria(grads(torch.ones(8)), grads(signs), route),
+        joint_criteria(
+            per_sample_gradients(
+                model,
+                lambda outputs, t: outputs[:, 0] * t,
+                (x.repeat(2, 1), torch.cat([torch.ones(8), signs])),
+            ),
+            8,
+            route,
+        ),
+    ):
+        assert found.similarity.abs().max() <= 1 + 1e-5
+        assert found.affinity.abs().max() <= 1 + 1e-5
+    if size == 1e-2:  # well above the rounding
+        right = torch.tensor([1.0, -1.0] * 4)
+        torch.testing.assert_close(
+            gradient_criteria(grads(signs), None, route).similarity, right, rtol=0, atol=0.01
+        )
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_gradients_of_half_precision_are_summed_in_single(route):
+    """The square of a sum overflows float16 long before the gradients do."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).half()
+    draws = [((8 * torch.randn(n, 16)).half(), torch.arange(n) % 4) for n in (12, 300)]
+    rows, others = (rows_of(model, draw).float() for draw in draws)
+    assert others.sum(0).norm() > 256  # whose square float16 cannot hold
+    grads, reference = (per_sample_gradients(model, None, draw) for draw in draws)
+    expected = by_definition(rows, others)
+    joint = per_sample_gradients(
+        model, None, (torch.cat([x for x, _ in draws]), torch.cat([y for _, y in draws]))
+    )
+    for found in (gradient_criteria(grads, reference, route), joint_criteria(joint, 12, route)):
+        for ours, right in zip(found[:3], expected, strict=True):
+            assert ours.dtype == torch.float32
+            torch.testing.assert_close(ours, right, rtol=0, atol=2e-3)
+
+
 def test_an_unknown_route_is_an_error(case):
     model, draw = case
     with pytest.raises(ValueError, match="route must be one of auto, gram, linear, got 'fast'"):

@@ -214,3 +214,15 @@ def test_a_score_that_is_no_number_comes_last():
     scores = weigh(Criteria(parts, torch.zeros(3), torch.zeros(3), None), 1.0)
     assert scores.total.tolist() == [0.5, -torch.inf, -0.5]
     assert scores.top(3).tolist() == [0, 2, -1]
+
+
+def test_labels_that_are_no_tensor_are_told(model, draw):
+    x, y = draw()
+    with pytest.raises(TypeError, match="takes a tensor of targets, got a ndarray"):
+        score(model, None, (x, y.numpy()))
+
+
+@pytest.mark.parametrize("options", [{"tau": torch.nan}, {"weights": (1.0, torch.inf, 1.0)}], ids=str)
+def test_weights_that_are_no_numbers_are_an_error(model, draw, options):
+    with pytest.raises(ValueError, match="tau and weights must be finite numbers"):
+        score(model, None, draw(), **options)

@@ -22,6 +22,10 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
             f"the default loss takes outputs of shape [N, classes], got {got}: "
             "let the model flatten its inputs, or give a loss_fn"
         )
+    if not isinstance(targets, Tensor):
+        raise TypeError(
+            f"the default loss takes a tensor of targets, got a {type(targets).__name__}: give a loss_fn"
+        )
     if targets.dtype.is_floating_point or targets.dim() != 1:
         raise ValueError(
             f"the default loss takes integer targets of shape [N], got {targets.dtype} of shape {list(targets.shape)}: give a loss_fn"

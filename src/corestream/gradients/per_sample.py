@@ -104,16 +104,22 @@ class PerSampleGradients:
         `rows` are the samples that the weights stand for, all of them where it is None; given ones must be finite.
         """
         if rows is None:
-            return self._reduce("combine", weights)
+            return self._like_parameters(self._reduce("combine", weights))
         if weights.shape != rows.shape:
             raise ValueError(
                 f"weights must have shape {list(rows.shape)}, one a row, got {list(weights.shape)}"
             )
-        return self._summed("combine", [block.select(rows) for block in self._blocks], weights)
+        chosen = [block.select(rows) for block in self._blocks]
+        return self._like_parameters(self._summed("combine", chosen, weights))
+
+    @full_precision
+    def direction(self, weights: Tensor) -> dict[str, Tensor]:
+        """The same to take inner products with, in their precision: half precision would round it, and overflow when it is squared."""
+        return self._reduce("combine", weights)
 
     @full_precision
     def total(self) -> dict[str, Tensor]:
-        """Σ_n g_n, without the norm of each sample, which would cost more.
+        """The direction Σ_n g_n, without the norm of each sample, which would cost more.
 
         Where all losses and the sum are finite every sample is; otherwise those that are not are found and left out. A card is not
         asked: there those with a finite loss are summed, whatever their gradients are.
@@ -132,7 +138,8 @@ class PerSampleGradients:
 
     def squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:
         """Σ_n w_n g_n∘g_n, w_n = 1 when none are given: the Fisher diagonal, up to its scale."""
-        return self._reduce("squares", torch.ones_like(self._square_norms()) if weights is None else weights)
+        weights = torch.ones_like(self._square_norms()) if weights is None else weights
+        return self._like_parameters(self._reduce("squares", weights))
 
     def gram_cost(self, n: int, m: int) -> int:
         """Multiplications that `gram` takes between n and m samples like these, about."""
@@ -160,11 +167,14 @@ class PerSampleGradients:
         for block in blocks:
             sums.update(getattr(block, verb)(weights.to(self._dtype)))
         return {
-            name: _laid_out_like(parameter, sums[name])
+            name: sums[name]
             if name in sums
-            else torch.zeros_like(parameter, requires_grad=False)
+            else torch.zeros_like(parameter, dtype=self._dtype, requires_grad=False)
             for name, parameter in self._parameters.items()
         }
+
+    def _like_parameters(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: _laid_out_like(parameter, sums[name]) for name, parameter in self._parameters.items()}
 
     def _finite_blocks(self) -> Iterable[Block]:
         """0 × NaN is NaN: what is not finite must be zero in the factors before it is summed over."""

@@ -82,7 +82,8 @@ def _from_joint_gram(table: Tensor, finite: Tensor | None, count: int) -> tuple[
     inverse = _inverse_root(squared)
     similarity, diversity = _from_products(table[:count, :count], squared, inverse, finite)
     towards = table[:, count:].sum(1)  # ⟨·, Σ r⟩, of the reference's own samples too
-    return similarity, diversity, towards[:count] * (inverse * _inverse_root(towards[count:].sum()))
+    scale = inverse * _inverse_length(towards[count:].sum(), table.diagonal()[count:])
+    return similarity, diversity, _cosine(towards[:count] * scale)
 
 
 def _checked(route: str) -> str:
@@ -105,7 +106,7 @@ def _from_products(
     gram: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
-    similarity = rows * (inverse * _inverse_root(rows.sum()))
+    similarity = _cosine(rows * (inverse * _inverse_length(rows.sum(), squared)))
     return similarity, _diversity(gram @ inverse, squared, inverse, finite)
 
 
@@ -116,9 +117,9 @@ def _from_passes(grads: PerSampleGradients) -> tuple[Tensor, Tensor]:
     """Two weighted sums of gradients and two products with them: linear in the number of samples."""
     squared = grads.norms().square()
     inverse = _inverse_root(squared)
-    total = grads.combine(torch.ones_like(inverse))
+    total = grads.total()
     similarity = grads.dot(total) * (inverse * _inverse_root(_square(total)))
-    return similarity, _diversity(grads.dot(grads.combine(inverse)), squared, inverse, _doubtful(grads))
+    return similarity, _diversity(grads.dot(grads.direction(inverse)), squared, inverse, _doubtful(grads))
 
 
 def _diversity(products: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor | None) -> Tensor:
@@ -138,7 +139,9 @@ def _affinity(grads: PerSampleGradients, reference: PerSampleGradients, route: s
         total = reference.total()
         squared = _square(total)
         return torch.where(squared.isfinite(), grads.dot(total) * (inverse * _inverse_root(squared)), 0)
-    return grads.gram(reference).sum(1) * (inverse * _inverse_root(reference.gram().sum()))
+    table = reference.gram()
+    scale = inverse * _inverse_length(table.sum(), table.diagonal())
+    return _cosine(grads.gram(reference).sum(1) * scale)
 
 
 @full_precision
@@ -160,6 +163,20 @@ def vector_criteria(vectors: Tensor, reference: Tensor | None = None) -> Criteri
 def _inverse_root(squared: Tensor) -> Tensor:
     """1 / norm. A zero gradient gets some large number, and its products of zero leave every cosine at 0."""
     return squared.clamp_min(torch.finfo(squared.dtype).tiny).rsqrt()
+
+
+def _inverse_length(squared: Tensor, terms: Tensor) -> Tensor:
+    """1 / ‖Σ g‖ from ‖Σ g‖², a sum over a Gram matrix, and its diagonal.
+
+    Gradients that cancel leave the rounding of their products behind, which has no direction: below it cosines go to 0.
+    """
+    rounding = terms.sum() * len(terms) * (torch.finfo(squared.dtype).eps / 16)
+    return _inverse_root(torch.maximum(squared, rounding))
+
+
+def _cosine(value: Tensor) -> Tensor:
+    """Where gradients nearly cancel, rounding may leave more than there can be."""
+    return value.clamp(-1, 1)
 
 
 def _square(gradient: dict[str, Tensor]) -> Tensor:

@@ -1,5 +1,6 @@
 """Scores of a batch's samples, and the picks they lead to (Eq. 6 and 8)."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def score(
     `reference` is a pair like `batch`, the samples that A compares with; `mode` ("train" or "eval") is the model's mode meanwhile,
     its own when None. `route` forces one of the two exact ways to S, V and A: "gram", or "linear" in the number of samples.
     """
+    if not math.isfinite(tau) or not all(map(math.isfinite, weights)):
+        raise ValueError(f"tau and weights must be finite numbers, got {tau} and {weights}")
     model = unwrap(model)
     options: dict[str, Any] = {"parameters": _read_once(parameters), "max_bytes": max_bytes}
     with in_mode(model, mode):
