@@ -304,3 +304,41 @@ def test_a_step_of_ones_own_is_replayed_only_where_its_class_says_so():
 
     kinds = (OCS, Coreset, Chooses, Counts, Says, Follows)
     assert [kind.capturable for kind in kinds] == [True, True, True, False, True, False]
+
+
+def test_a_state_is_a_snapshot_that_one_can_go_back_to(learner, batch):
+    learner.observe(*batch())
+    state = learner.state_dict()
+    kept = {name: value.clone() for name, value in state.items()}
+    for n in range(1, 4):
+        learner.observe(*batch(seed=n))
+    learner.end_task()
+    assert all(torch.equal(state[name], kept[name]) for name in kept)
+    learner.load_state_dict(state)
+    assert all(torch.equal(value, kept[name]) for name, value in learner.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state.pop("learner.task"), "'task' is missing"),
+        (lambda state: state.pop("model.head.weight"), "head.weight"),
+        (lambda state: state.pop("optimizer.groups"), "'groups' is missing"),
+        (lambda state: state.update({"learner.typo": torch.ones(1)}), "without a place here: learner.typo"),
+        (lambda state: state.update({"other.typo": torch.ones(1)}), "without a place here: other.typo"),
+    ],
+)
+def test_what_is_no_state_of_such_a_learner_is_refused_and_changes_nothing(learner, batch, change, message):
+    learner.observe(*batch())
+    state = learner.state_dict()
+    learner.observe(*batch(seed=1))
+    now = learner.state_dict()
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        learner.load_state_dict(state)
+    assert all(torch.equal(value, now[name]) for name, value in learner.state_dict().items())
+
+
+def test_ids_that_are_no_tensor_are_told(learner, batch):
+    with pytest.raises(TypeError, match="ids must be a tensor, one number a sample, got list"):
+        learner.observe(*batch(), ids=list(range(12)))

@@ -818,6 +818,27 @@ def test_without_tasks_one_task_after_another_is_forgotten_no_faster(ocs, draw):
     assert torch.bincount(learner.memory.targets).tolist() == [3, 3]
 
 
+def test_without_tasks_what_is_left_of_a_class_is_a_uniform_sample_of_its_picks(ocs, draw):
+    """Not only the last ones: the mean place of 60 among 300 batches is 150 with a deviation of 11."""
+    learner = ocs(ReplayMemory(60), task_free=True)
+    for n in range(300):
+        learner.observe(*draw(seed=n), ids=torch.full((12,), n))
+    places = learner.memory.ids.double()
+    assert abs(float(places.mean()) - 150) < 45
+    assert int((places < 100).sum()) > 8
+    assert int((places >= 200).sum()) > 8
+
+
+def test_without_tasks_a_memory_from_elsewhere_is_taken_as_it_is(ocs, draw, filled):
+    learner = ocs(filled(), task_free=True)
+    for n in range(3):
+        learner.observe(*draw(seed=n))
+    assert len(learner.memory) == 9
+    learner.memory.replace(learner.memory.samples[:4])
+    learner.observe(*draw(seed=4))
+    assert len(learner.memory) == 7
+
+
 # Saving and going on
 
 

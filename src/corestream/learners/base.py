@@ -24,6 +24,8 @@ from ..memory.balance import check_targets
 from ..selection.scores import Scores
 from .optimizer_state import flat_state, load_flat_state
 
+YOUNGER = {"learner.concluded", "learner.coupled"}  # than some states that are kept
+
 # of a batch: a sample's shape and type, for each of its tensors
 Kind = list[tuple[list[int], torch.dtype]]
 
@@ -114,6 +116,8 @@ class Learner:
         if not isinstance(y, Tensor):
             raise TypeError(f"y must be a tensor, one target a sample, got {type(y).__name__}")
         count = check_batch(self.device, (inputs, y))[2]
+        if ids is not None and not isinstance(ids, Tensor):
+            raise TypeError(f"ids must be a tensor, one number a sample, got {type(ids).__name__}")
         if ids is not None and ids.shape != (count,):
             raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
         # now, and not only when a task's share is stored
@@ -169,7 +173,8 @@ class Learner:
             self._concluded = True
 
     def end_task(self, data: Iterable[Any] | None = None) -> None:
-        """The task is over; `data` are its batches once more, for methods that want another look."""
+        """The task is over; `data` are its batches once more, for methods that want another look. The optimiser begins anew, its rate
+        `lr_decay` times what it was."""
         self.conclude()
         with torch.inference_mode(False):
             self._finish_task(data)
@@ -193,7 +198,9 @@ class Learner:
             )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything, as one flat dict of tensors: model, optimiser, memory, counters, generators."""
+        """Everything of this learner's, as one flat dict of tensors that later steps leave alone: model, optimiser, memory, counters,
+        generator. What a model draws from torch's own generator, as dropout does, goes on alike only with that one's state restored too.
+        """
         parts: dict[str, Mapping[str, Tensor]] = {
             "model": self.model.state_dict(),
             "optimizer": flat_state(self.optimizer),
@@ -207,9 +214,26 @@ class Learner:
         }
         if self.memory is not None:
             parts["memory"] = self.memory.state_dict()
-        return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+        return {
+            f"{part}.{name}": value.detach().clone()
+            for part, values in parts.items()
+            for name, value in values.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """What is no state of such a learner is refused, and leaves it as it was."""
+        before = self.state_dict()
+        try:
+            self._load_parts(state)
+            known = set(self.state_dict()) - YOUNGER
+            if unlike := sorted(known.symmetric_difference(set(state) - YOUNGER)):
+                raise ValueError(f"missing, or without a place here: {', '.join(unlike)}")
+        except (KeyError, ValueError, RuntimeError) as error:
+            self._load_parts(before)
+            what = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ValueError(f"this is not the state of such a learner: {what}") from error
+
+    def _load_parts(self, state: Mapping[str, Tensor]) -> None:
         parts: dict[str, dict[str, Tensor]] = {}
         for name, value in state.items():
             part, _, rest = name.partition(".")

@@ -39,7 +39,8 @@ class OCS(Learner):
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
     nothing to learn (`single_pass`: True, False or "auto"). `task_free=True` is for streams without task boundaries: picks join the
-    memory at once.
+    memory at once, and once it is full the class with most samples gives one up: that of lowest S + V with `fill="score"`, otherwise
+    any, so that what is left of a class is a uniform sample of all its picks.
     """
 
     memory: ReplayMemory
@@ -104,6 +105,7 @@ class OCS(Learner):
         self.task_free, self.max_bytes = task_free, max_bytes
         self.selected = None if parameters is None else list(trainable(self.model, parameters))
         self.candidates = Reservoir(candidates)
+        self._keys = torch.empty(0, device=self.device)  # of what is kept without tasks
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
         self._warm = torch.full((), warm_start, device=self.device)
@@ -336,24 +338,36 @@ class OCS(Learner):
         return torch.cat(parts)
 
     def _join_memory(self, samples: Samples) -> None:
-        """Without task boundaries: what is picked is kept at once, and the fullest class gives up its least worthy."""
+        """Without task boundaries: what is picked is kept at once, and the fullest class gives up its least worthy.
+
+        Where chance decides, each sample has one number for as long as it is kept: so a class's are a uniform sample of all its picks,
+        where numbers drawn anew would soon leave the last ones alone.
+        """
         joined = samples if not len(self.memory) else Samples.join([self.memory.samples, samples])
+        if self.fill == "random":
+            new = len(joined) - len(self._keys) if len(self._keys) == len(self.memory) else len(joined)
+            chance = torch.rand(new, generator=self.generator, device=self.device)
+            self._keys = torch.cat([self._keys[: len(joined) - new], chance])
         if len(joined) > self.memory.capacity:
-            if self.fill == "score":
-                priority = self._worth(joined)
-            else:
-                priority = torch.rand(len(joined), generator=self.generator, device=self.device)
+            priority = self._worth(joined) if self.fill == "score" else self._keys
             members = groups(joined.targets, self.memory.balance)
-            joined = joined[balanced(members, self.memory.capacity, priority).sort().values]
+            stay = balanced(members, self.memory.capacity, priority).sort().values
+            joined = joined[stay]
+            if self.fill == "random":
+                self._keys = self._keys[stay]
         self.memory.replace(joined)
 
     def _state(self) -> dict[str, Tensor]:
         kept = {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
+        if self.task_free:
+            kept["keys"] = self._keys
         return {"steps": self._steps, "coupled": torch.tensor(self._coupled), **kept}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         self._steps.copy_(state["steps"])
         self._coupled = bool(state.get("coupled", False))
+        if self.task_free:
+            self._keys = state["keys"].clone()
         prefix = "candidates."
         self.candidates.load_state_dict(
             {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}

@@ -75,5 +75,7 @@ class Samples:
             }
         else:
             count = sum(name.startswith("inputs.at.") for name in state)
+            if not count:
+                raise KeyError("inputs")
             inputs = tuple(state[f"inputs.at.{i}"] for i in range(count))
         return cls(inputs, state["targets"], state["tasks"], state["ids"])
