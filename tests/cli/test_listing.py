@@ -69,3 +69,9 @@ def test_a_wrong_method_is_answered_with_the_nearest(cli):
 def test_names_that_look_like_markup_are_shown_as_they_are(capsys):
     listing._show("run", {"o[/b]/1": "folder:pics [old]"}, as_json=False)
     assert capsys.readouterr().out.split() == ["o[/b]/1", "folder:pics", "[old]"]
+
+
+def test_a_folder_that_is_not_there_is_told(cli, tmp_path):
+    answer = cli("list", "runs", "--out", str(tmp_path / "nosuch"))
+    assert answer.status == 1
+    assert "there is no folder" in answer.err

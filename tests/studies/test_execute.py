@@ -173,6 +173,19 @@ def test_a_refused_configuration_leaves_no_folder(tmp_path, choices):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_nor_do_data_that_are_not_there(tmp_path, alone):
+    config, options = make_config("rotated-mnist", "ocs"), Options(tmp_path / "data", offline=True, threads=1)
+    out = tmp_path / "runs"
+    if alone:
+        with pytest.raises(DataError, match="mnist is missing"):
+            execute.execute(config, out, options)
+    else:
+        (outcome,) = make_runs_together([config], out, lanes=1, options=options)
+        assert "mnist is missing" in outcome.error
+    assert list(out.iterdir()) == []
+
+
 def test_nor_does_one_among_runs_made_side_by_side(tmp_path):
     refused = make_config("rotated-digits", "ocs", tasks=11)
     (outcome,) = make_runs_together([refused], tmp_path, lanes=1)

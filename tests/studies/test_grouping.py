@@ -101,3 +101,22 @@ def test_what_a_benchmark_does_by_itself_is_not_spelled_out() -> None:
 def test_the_same_run_from_two_devices_counts_once() -> None:
     table = table_of([run("ocs", 0, device="cpu"), run("ocs", 0, device="cuda")])
     assert table.cells["ocs", "rotated-mnist"].done == 1
+
+
+def test_settings_are_named_for_ones_own_pictures_too(tmp_path) -> None:
+    benchmark = f"folder:{tmp_path}"
+    table = table_of(
+        [
+            run("ocs", 0, benchmark=benchmark, settings={"lr": 0.5}, options={"image_size": 32}),
+            run("ocs", 0, benchmark=benchmark, noise=0.3, options={"image_size": 32}),
+        ]
+    )
+    assert set(table.rows) == {"ocs (lr 0.5)", "ocs"}
+
+
+def test_equal_settings_under_another_name_count_under_the_papers() -> None:
+    twice = [make_config("rotated-digits", "ocs", protocol=name).to_dict() for name in ("best", "paper")]
+    table = table_of(
+        [Result(config, {"average_accuracy": 0.5, "forgetting": 0.1, "matrix": []}) for config in twice]
+    )
+    assert table.rows == ("ocs",)

@@ -113,6 +113,11 @@ def test_blocks_of_a_network_that_has_none_are_refused_before_any_run() -> None:
         make_plan(study("partial-gradients").on("rotated-digits"), seeds=[0])
 
 
+def test_no_task_at_all_is_refused_and_not_taken_for_all() -> None:
+    with pytest.raises(ConfigError, match="tasks is 0; at least 1 is needed"):
+        make_plan(STUDIES["table1"], (0,), tasks=0)
+
+
 def test_a_method_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean 'ocs'"):
         make_plan(study("table2").with_methods(["osc"]), seeds=[0])

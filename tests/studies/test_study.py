@@ -75,8 +75,9 @@ def test_a_folder_that_was_tampered_with_is_not_taken(two):
     path = two.out / two.configs[0].digest() / "accuracy.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "digest": "f" * 16}))
-    with pytest.raises(RunError, match="belongs to another configuration"):
-        two.results()
+    with pytest.warns(UserWarning, match="belongs to another configuration"):
+        (result,) = two.results()
+    assert (result.status, result.accuracy) == ("failed", {})
 
 
 def test_no_process_at_all_is_refused(two):
@@ -105,8 +106,9 @@ def test_a_run_of_an_older_format_is_read(two, old):
 def test_a_run_of_an_older_format_is_never_taken_for_one_of_now(two, old):
     assert [config.seed for config in two.missing()] == [0, 1]
     old.rename(two.out / two.configs[0].digest())
-    with pytest.raises(RunError, match="belongs to another configuration"):
-        two.results()
+    with pytest.warns(UserWarning, match="belongs to another configuration"):
+        (result,) = two.results()
+    assert result.status == "failed"
 
 
 def test_an_older_run_whose_configuration_was_changed_is_not_taken(two, old):
@@ -131,12 +133,39 @@ def test_a_damaged_run_is_named_and_the_others_are_read(two, name):
 
 def test_a_run_that_was_refused_failed_and_is_not_missing(tmp_path):
     config = make_config("rotated-digits", "uniform", tasks=1, overrides={"sweeps": 1, "capacity": 5})
-    runs = RunSet([config], tmp_path)
-    assert [outcome.status for outcome in runs.make(jobs=1)] == ["failed"]
+    runs = RunSet([config, configure(0)], tmp_path)
+    assert [outcome.status for outcome in runs.make(jobs=1)] == ["failed", "done"]
     assert not (tmp_path / config.digest()).exists()
-    (result,) = runs.results()
+    result, _ = runs.results()
     assert result.status == "failed"
     assert "capacity is 5" in result.note
+
+
+def test_where_all_are_refused_the_whole_is(tmp_path):
+    runs = RunSet(
+        [make_config("rotated-digits", "finetune", tasks=11, seed=seed) for seed in (0, 1)], tmp_path
+    )
+    with pytest.raises(ConfigError, match=r"^tasks=11: rotated-digits has 10 tasks"):
+        runs.make(jobs=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_run_leaves_a_hole_and_is_not_overwritten(two):
+    path = two.out / two.configs[0].digest() / "accuracy.json"
+    path.write_text("{\n")
+    assert [config.seed for config in two.missing()] == [1]
+    assert [outcome.config.seed for outcome in two.make(jobs=1)] == [1]
+    assert path.read_text() == "{\n"
+    with pytest.warns(UserWarning, match=f"counts as failed: {path} is damaged"):
+        damaged, whole = two.results()
+    assert (damaged.status, damaged.seed, whole.status) == ("failed", 0, "done")
+
+
+def test_a_result_that_nobody_can_tell_whose_it_is_is_named(two):
+    folder = two.out / two.configs[0].digest()
+    (folder / "config.json").unlink()
+    with pytest.warns(UserWarning, match=f"left out: {folder} has a result and no config.json"):
+        assert read_runs(two.out) == []
 
 
 def test_a_result_without_its_configuration_file_is_taken(two):

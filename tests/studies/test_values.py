@@ -24,6 +24,7 @@ from corestream.studies.values import convert, describe
         ("auto", bool | Literal["auto"], "auto"),
         ("true", bool | Literal["auto"], True),
         ("1,0,1", tuple[float, float, float], (1.0, 0.0, 1.0)),
+        ("[1.0, 0, 1]", tuple[float, float, float], (1.0, 0.0, 1.0)),
         ([1, 0, 1], tuple[float, float, float], (1.0, 0.0, 1.0)),
         ("stem, stage1", tuple[str, ...] | None, ("stem", "stage1")),
         ({"a": 1}, dict[str, Any], {"a": 1}),

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from corestream.cli import options as opt
 from corestream.cli.progress import title
+from corestream.errors import RunError
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.study import read_runs
 
@@ -70,6 +71,8 @@ def settings(
 @app.command()
 def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
     """Every run in a folder that has ended or failed."""
+    if not out.is_dir():
+        raise RunError(f"there is no folder {out}; give the one that --out named when the runs were made")
     found = read_runs(out)
     if as_json:
         typer.echo(json.dumps([_plain(result) for result in found]))

@@ -77,6 +77,8 @@ def configure(values: dict[str, Any], extra: Mapping[str, str]) -> RunConfig:
     benchmark, method = canonical_benchmark(choices.pop("benchmark")), choices.pop("method")
     choices["device"] = resolve_device(choices.get("device", "auto"))
     settings, options = choices.pop("settings"), choices.pop("options")
+    if "model" in choices and "network" in extra:
+        raise ConfigError("--model and --network are two words for one choice; give one of them")
     if "model" in choices:
         settings = {**settings, "network": choices.pop("model")}
     plain = make_config(benchmark, method, **choices)

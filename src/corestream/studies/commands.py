@@ -62,7 +62,7 @@ def _own_settings(config: RunConfig) -> Mapping[str, Any]:
     which = ("imbalanced", "noise", "label_noise", "scenario", "protocol")  # what they depend on
     choices = {name: getattr(config, name) for name in which}
     try:
-        usual = make_config(config.benchmark, config.method, **choices).settings
+        usual = make_config(config.benchmark, config.method, options=config.options, **choices).settings
     except ConfigError:  # a folder that is gone, or a method of another version: name them all
         usual = {}
     return {

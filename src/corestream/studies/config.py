@@ -173,6 +173,8 @@ def check_method(name: str) -> str:
 def canonical_benchmark(name: str) -> str:
     """A benchmark's name, or `folder:` and an absolute path, so that one folder is one configuration."""
     if name.startswith(FOLDER):
+        if name == FOLDER:
+            raise ConfigError(f"{name!r} names no folder; expected folder:PATH")
         folder = Path(os.path.abspath(os.path.expanduser(name.removeprefix(FOLDER))))
         if not folder.is_dir():
             raise ConfigError(f"{name!r}: there is no folder {folder}")

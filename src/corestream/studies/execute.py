@@ -14,7 +14,7 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor
 
-from corestream.errors import ConfigError, NonFiniteError, RunError
+from corestream.errors import ConfigError, DataError, NonFiniteError, RunError
 from corestream.gradients.calling import leaves
 from corestream.studies import checkpoint
 from corestream.studies.config import FORMAT, RunConfig, read_config
@@ -42,7 +42,7 @@ def execute(
     """Make the run, or finish it, or find it made; returns the content of its accuracy.json.
 
     A run that diverges is a result, marked as such; any other failure is recorded in events.jsonl and raised. A configuration
-    that is refused before the first step leaves no folder.
+    or dataset that is refused before the first step leaves no folder.
     """
     folder = out / config.digest()
     found = read_accuracy(folder, config)
@@ -123,7 +123,7 @@ def _work(
     run = begin(config, folder, options, events)
     try:
         return _drive(run, options, events, report, stop)
-    except ConfigError:
+    except (ConfigError, DataError):
         if fresh and run.position.step == 0:
             discard(folder)
         raise
@@ -146,7 +146,7 @@ def _drive(
 def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -> Run:
     """The run of a configuration, ready for its next step: the first one, or the one after its last checkpoint.
 
-    Whoever calls holds the folder's lock. A folder that held nothing is removed where the configuration is refused.
+    Whoever calls holds the folder's lock. A folder that held nothing is removed where the configuration or the data are refused.
     """
     fresh = is_fresh(folder)
     try:
@@ -156,7 +156,7 @@ def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -
         run = make_run(config, folder, data_dir=options.data_dir, offline=options.offline)
         _resume(run, events)
         return run
-    except ConfigError:
+    except (ConfigError, DataError):
         if fresh:
             discard(folder)
         raise

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corestream import learners, streams
+from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies import paper_numbers
 from corestream.studies.commands import own_words, unusual_choices
 from corestream.studies.config import RunConfig
@@ -58,12 +59,14 @@ def condition_of(config: Mapping[str, Any]) -> str:
 
 
 def _place(result: Result) -> tuple[Any, ...]:
-    """The balanced and clean stream first, methods as the registry has them, seeds in order."""
+    """The balanced and clean stream first, methods as the registry has them, the paper's settings before others that may equal them,
+    seeds in order."""
     config, known = result.config, learners.names()
     method = known.index(config["method"]) if config["method"] in known else len(known)
     stream = [str(config["benchmark"]), str(config.get("scenario")), bool(config.get("imbalanced"))]
     noise = [float(config.get("noise", 0.0)), float(config.get("label_noise", 0.0))]
-    return (*stream, *noise, method, str(config["method"]), result.seed)
+    others = config.get("protocol", "paper") != "paper"
+    return (*stream, *noise, method, str(config["method"]), others, result.seed)
 
 
 def _groups(results: Sequence[Result]) -> dict[bytes, list[Result]]:
@@ -92,7 +95,9 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
 
 def _own(config: Mapping[str, Any]) -> list[str]:
     """The settings that are not the method's own on the stream; what is unknown here has none."""
-    if config["method"] not in learners.METHODS or config["benchmark"] not in streams.BENCHMARKS:
+    benchmark = str(config["benchmark"])
+    known = benchmark in streams.BENCHMARKS or benchmark.startswith(FOLDER)
+    if config["method"] not in learners.METHODS or not known:
         return []
     return own_words(RunConfig.from_dict(config))
 

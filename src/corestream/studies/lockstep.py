@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from corestream.errors import ConfigError, CorestreamError, NonFiniteError
+from corestream.errors import ConfigError, CorestreamError, DataError, NonFiniteError
 from corestream.studies import execute
 from corestream.studies.captured import (
     TRIES,
@@ -297,9 +297,10 @@ class Lane:
                 execute.note_failure(self._events, error)
             _release(error)
             begun = self._run is not None and self._run.position.step > 0
-            self._is_refused = isinstance(error, ConfigError) and self._fresh and not begun
+            self._is_refused = isinstance(error, ConfigError | DataError) and self._fresh and not begun
             kind = "" if isinstance(error, CorestreamError) else f"{type(error).__name__}: "
-            return self._close(Outcome(self.config, "failed", f"{kind}{error}", error))
+            refused = isinstance(error, ConfigError)
+            return self._close(Outcome(self.config, "failed", f"{kind}{error}", error, refused))
 
     def interrupt(self) -> None:
         """Save what there is and let go. A run that cannot be saved goes on from the checkpoint before, and holds up no other."""

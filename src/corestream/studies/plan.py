@@ -56,7 +56,7 @@ class Plan:
 
 def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks: int | None = None) -> Plan:
     """Every cell's configuration, validated, for each seed: the study's own where it has any."""
-    configs, seeds, tasks = {}, study.seeds or seeds, tasks or study.tasks
+    configs, seeds, tasks = {}, study.seeds or seeds, study.tasks if tasks is None else tasks
     for row, condition in study.cells():
         config = _configure(row, condition, device=device, tasks=tasks)
         if "usage" in study.metrics and config.settings["network"] != "resnet18":

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Options, Progress
 from corestream.studies.events import EventLog
@@ -36,6 +37,7 @@ class Outcome:
     status: OutcomeStatus
     error: str = ""
     cause: Exception | None = field(default=None, compare=False, repr=False)  # where it is of this process
+    refused: bool = False  # for what its configuration says
 
 
 class Watcher:
@@ -146,7 +148,8 @@ class _Pool:
                 return Outcome(config, result["status"], result["note"]), result["average_accuracy"]
             elif news["news"] == "failed":
                 status: OutcomeStatus = "locked" if news["type"] == "LockedError" else "failed"
-                return Outcome(config, status, news["error"]), None
+                refused = news["type"] == ConfigError.__name__
+                return Outcome(config, status, news["error"], refused=refused), None
         if self._ending:
             return Outcome(config, "failed", "interrupted"), None
         return Outcome(config, "failed", self._record_death(worker, config)), None

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from corestream.errors import ConfigError, CorestreamError, CorestreamWarning
+from corestream.errors import ConfigError, CorestreamError, CorestreamWarning, RunError
 from corestream.studies.config import RunConfig, read_config, written_digest
 from corestream.studies.drive import Options
 from corestream.studies.events import read_events
@@ -44,14 +44,22 @@ class RunSet:
 
     def missing(self) -> list[RunConfig]:
         """Those that are not there yet, or not to their end."""
-        return [
-            config for config in self.configs if read_accuracy(self.out / config.digest(), config) is None
-        ]
+        return [config for config in self.configs if self._is_missing(config)]
+
+    def _is_missing(self, config: RunConfig) -> bool:
+        """A damaged one is not: nobody's work is overwritten."""
+        try:
+            return read_accuracy(self.out / config.digest(), config) is None
+        except CorestreamError:
+            return False
 
     def make(
         self, *, jobs: int | None = None, options: Options | None = None, watcher: Watcher | None = None
     ) -> list[Outcome]:
-        """Make the missing runs, `jobs` at a time: otherwise as many as there are cores, or as a card takes side by side."""
+        """Make the missing runs, `jobs` at a time: otherwise as many as there are cores, or as a card takes side by side.
+
+        Where every one is refused for what its configuration says, so is the whole.
+        """
         if jobs is not None and jobs < 1:
             raise ConfigError(f"jobs is {jobs}; at least 1 is needed")
         missing = self.missing()
@@ -66,19 +74,25 @@ class RunSet:
             )
         if elsewhere:
             outcomes += make_runs(elsewhere, self.out, jobs=jobs or cores(), options=options, watcher=watcher)
+        if all(one.refused for one in outcomes):
+            raise ConfigError(outcomes[0].error.removeprefix(f"{ConfigError.__name__}: "))
         for one in outcomes:
             if one.status == "failed" and not (self.out / one.config.digest()).exists():
                 self._refused[one.config.digest()] = Result(one.config.to_dict(), {}, "failed", one.error)
         return outcomes
 
     def results(self) -> list[Result]:
-        """What the runs found, failed ones included; those never begun or still under way are left out."""
-        digests = {config.digest(): config for config in self.configs}
-        found = [
-            read_run(self.out / digest, config) or self._refused.get(digest)
-            for digest, config in digests.items()
-        ]
-        return [result for result in found if result is not None]
+        """What the runs found, failed ones included, and damaged ones as such, with a warning; those never begun or still under way are
+        left out."""
+        return [result for result in map(self._result, self.configs) if result is not None]
+
+    def _result(self, config: RunConfig) -> Result | None:
+        folder = self.out / config.digest()
+        try:
+            return read_run(folder, config) or self._refused.get(config.digest())
+        except CorestreamError as error:
+            warnings.warn(f"a run counts as failed: {error}", CorestreamWarning, stacklevel=2)
+            return Result(config.to_dict(), {}, "failed", str(error), folder=folder)
 
 
 def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
@@ -117,12 +131,15 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
 
 def read_runs(out: Path) -> list[Result]:
     """Every run under a folder that has ended or failed; one that is damaged is named in a warning and left out."""
-    folders = sorted(path.parent for path in out.glob("*/config.json"))
+    files = ("config.json", "accuracy.json")
+    folders = sorted({path.parent for name in files for path in out.glob(f"*/{name}")})
     return [result for result in map(_readable, folders) if result is not None]
 
 
 def _readable(folder: Path) -> Result | None:
     try:
+        if not (folder / "config.json").exists():
+            raise RunError(f"{folder} has a result and no config.json, which says whose it is")
         return read_run(folder)
     except CorestreamError as error:
         warnings.warn(f"a run is left out: {error}", CorestreamWarning, stacklevel=2)

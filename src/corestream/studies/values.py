@@ -25,6 +25,8 @@ def describe(hint: Any) -> str:
         return " or ".join(describe(part) for part in arguments)
     if origin is Literal:
         return " or ".join(repr(part) for part in arguments)
+    if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+        return f"{len(arguments)} {describe(arguments[0]).split(' ', 1)[-1]}s with commas between"
     if origin is tuple:
         return f"a list of {'values' if not arguments else describe(arguments[0]).split(' ', 1)[-1] + 's'}"
     words = {
@@ -70,14 +72,15 @@ def _literal(value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
-    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple):
+    if isinstance(value, str):
+        value = [part.strip() for part in value.strip("[]()").split(",")]
+    if not isinstance(value, list | tuple):
         raise ValueError(value)
     if len(hints) == 2 and hints[1] is Ellipsis:
-        return tuple(_convert(part, hints[0]) for part in parts)
-    if len(parts) != len(hints):
+        return tuple(_convert(part, hints[0]) for part in value)
+    if len(value) != len(hints):
         raise ValueError(value)
-    return tuple(_convert(part, hint) for part, hint in zip(parts, hints, strict=True))
+    return tuple(_convert(part, hint) for part, hint in zip(value, hints, strict=True))
 
 
 def _table(value: Any) -> dict[str, Any]:
