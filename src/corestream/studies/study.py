@@ -74,7 +74,7 @@ class RunSet:
             )
         if elsewhere:
             outcomes += make_runs(elsewhere, self.out, jobs=jobs or cores(), options=options, watcher=watcher)
-        if all(one.refused for one in outcomes):
+        if outcomes and all(one.refused for one in outcomes):
             raise ConfigError(outcomes[0].error.removeprefix(f"{ConfigError.__name__}: "))
         for one in outcomes:
             if one.status == "failed" and not (self.out / one.config.digest()).exists():
