@@ -63,9 +63,8 @@ class Learner:
 
     memory: ReplayMemory | None = None
     follows_model = True  # whether layers may be frozen, thawed or replaced on the way
-    capturable = (
-        True  # whether all that changes from step to step lies in tensors: then a card may replay a step
-    )
+    # whether all that changes from step to step lies in tensors: then a card may replay a step
+    capturable = True
     _known: list[tuple[nn.Parameter, bool]] | None = None  # the model's parameters, and whether each learns
     _concluded = False  # whether the task's end has begun
     _kind: Kind | None = None  # of the batches so far

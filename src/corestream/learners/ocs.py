@@ -105,7 +105,9 @@ class OCS(Learner):
         self.task_free, self.max_bytes = task_free, max_bytes
         self.selected = None if parameters is None else list(trainable(self.model, parameters))
         self.candidates = Reservoir(candidates)
-        self._keys = torch.empty(0, device=self.device)  # of what is kept without tasks
+        self._keys = torch.empty(
+            0, device=self.device
+        )  # of what is kept without tasks: by them chance decides
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
         self._warm = torch.full((), warm_start, device=self.device)
@@ -344,17 +346,16 @@ class OCS(Learner):
         where numbers drawn anew would soon leave the last ones alone.
         """
         joined = samples if not len(self.memory) else Samples.join([self.memory.samples, samples])
-        if self.fill == "random":
-            new = len(joined) - len(self._keys) if len(self._keys) == len(self.memory) else len(joined)
-            chance = torch.rand(new, generator=self.generator, device=self.device)
-            self._keys = torch.cat([self._keys[: len(joined) - new], chance])
+        known = (
+            self._keys if len(self._keys) == len(self.memory) else self._keys[:0]
+        )  # it may come from elsewhere
+        chance = torch.rand(len(joined) - len(known), generator=self.generator, device=self.device)
+        self._keys = torch.cat([known, chance])
         if len(joined) > self.memory.capacity:
             priority = self._worth(joined) if self.fill == "score" else self._keys
             members = groups(joined.targets, self.memory.balance)
             stay = balanced(members, self.memory.capacity, priority).sort().values
-            joined = joined[stay]
-            if self.fill == "random":
-                self._keys = self._keys[stay]
+            joined, self._keys = joined[stay], self._keys[stay]
         self.memory.replace(joined)
 
     def _state(self) -> dict[str, Tensor]:

@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corestream import learners, streams
-from corestream.streams.folder import PREFIX as FOLDER
+from corestream import learners
 from corestream.studies import paper_numbers
 from corestream.studies.commands import own_words, unusual_choices
-from corestream.studies.config import RunConfig
+from corestream.studies.config import RunConfig, description
 from corestream.studies.design import Condition
 from corestream.studies.plan import identity
 from corestream.studies.results import Result, differing_fields
@@ -95,11 +94,11 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
 
 def _own(config: Mapping[str, Any]) -> list[str]:
     """The settings that are not the method's own on the stream; what is unknown here has none."""
-    benchmark = str(config["benchmark"])
-    known = benchmark in streams.BENCHMARKS or benchmark.startswith(FOLDER)
-    if config["method"] not in learners.METHODS or not known:
+    try:
+        description(config["benchmark"])
+        return own_words(RunConfig.from_dict(config)) if config["method"] in learners.METHODS else []
+    except KeyError:
         return []
-    return own_words(RunConfig.from_dict(config))
 
 
 def _with(name: str, words: Sequence[str]) -> str:
