@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from corestream import OCS, NonFiniteError, ReplayMemory, Samples, score
+from corestream.learners import InputOCS
 from corestream.selection import bilevel
 
 CHOICES = {"tau": 5.0, "k": 3, "replay": 4, "warm_start": 0, "candidates": 40}
@@ -513,6 +514,28 @@ def test_the_first_batches_of_each_task_are_picked_from_at_random(ocs, draw):
         step = learner.observe(*draw(40, seed=9))
         assert torch.equal(step.picked, step.scores.top(3))
         learner.end_task()
+
+
+@pytest.mark.parametrize("kind", [OCS, InputOCS])
+def test_a_warm_start_ends_with_a_tasks_first_sweep(model, draw, kind):
+    """Or tasks of fewer batches would be learned at random altogether."""
+    learner = kind(model, optimizer_for(model), ReplayMemory(9), k=3, warm_start=100)
+    for _ in range(2):
+        for sweep in range(3):
+            learner.start_sweep()
+            steps = [learner.observe(*draw(40, seed=n)) for n in range(2)]
+            assert [torch.equal(step.picked, step.scores.top(3)) for step in steps] == [sweep > 0] * 2
+        learner.end_task()
+
+
+def test_a_warm_start_that_is_over_is_in_the_state(ocs, draw):
+    learner = ocs(ReplayMemory(9), warm_start=100)
+    learner.observe(*draw(40))
+    learner.start_sweep()
+    other = ocs(ReplayMemory(9), warm_start=100)
+    other.load_state_dict(learner.state_dict())
+    step = other.observe(*draw(40, seed=1))
+    assert torch.equal(step.picked, step.scores.top(3))
 
 
 def test_random_picks_are_uniform(ocs, draw):

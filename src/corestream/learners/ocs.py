@@ -31,8 +31,8 @@ class OCS(Learner):
     """Train on the k samples of each batch that best represent it, differ from each other and agree with the memory.
 
     `k` is κ, `tau` τ and `lam` λ of the paper. `reference` is what A compares with: the whole "memory", the "replay" batch, or a random
-    draw of so many samples. `weights` scale S, V and A. The first `warm_start` batches of a task are picked from at random. A random
-    `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, those of best "score" S + V, those that
+    draw of so many samples. `weights` scale S, V and A. The first `warm_start` batches of a task's first sweep are picked from at
+    random. A random `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, those of best "score" S + V, those that
     "herding" puts first, whose mean embedding stays closest to that of their class, or those from which the network's tangent kernel
     would best learn the others ("bilevel").
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
@@ -111,7 +111,7 @@ class OCS(Learner):
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
         self._warm = torch.full((), warm_start, device=self.device)
-        self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # since the last task ended
+        self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
 
     # One step
 
@@ -264,8 +264,10 @@ class OCS(Learner):
     # The memory
 
     def start_sweep(self) -> None:
-        """Candidates for the memory are the picks from here on."""
+        """Candidates for the memory are the picks from here on. A warm start ends with a task's first sweep."""
         self.candidates.clear()
+        # without a look at a card
+        self._steps.copy_(torch.where(self._steps > 0, self._steps.maximum(self._warm), 0))
 
     def _remember(self, inputs: Inputs, targets: Tensor, ids: Tensor | None, step: Step) -> None:
         assert step.picked is not None

@@ -18,7 +18,7 @@ from corestream.studies.fingerprint import code_of, fingerprint
 from corestream.studies.names import check_name
 from corestream.studies.values import convert
 
-FORMAT = 2  # enters the digest: raised when the same configuration no longer gives the same run
+FORMAT = 3  # enters the digest: raised when the same configuration no longer gives the same run
 RECORDS = ("picks", "scores")
 SCENARIOS = ("domain", "task", "class")
 SMALL_PICTURES = 16  # pixels a side; below, a folder's network is the MLP
