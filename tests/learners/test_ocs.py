@@ -1,6 +1,7 @@
 """OCS, step by step, against hand-written steps (Algorithm 1, Eq. 6 to 9)."""
 
 import copy
+import warnings
 
 import numpy
 import pytest
@@ -536,6 +537,20 @@ def test_a_warm_start_that_is_over_is_in_the_state(ocs, draw):
     other.load_state_dict(learner.state_dict())
     step = other.observe(*draw(40, seed=1))
     assert torch.equal(step.picked, step.scores.top(3))
+
+
+def test_a_task_that_is_over_before_its_warm_start_is_told(ocs, draw):
+    learner = ocs(ReplayMemory(9), warm_start=2)
+    for _ in range(2):
+        learner.observe(*draw())
+    with pytest.warns(UserWarning, match=r"all 2 batches .* at random, for warm_start=2") as told:
+        learner.end_task()
+    assert told[0].filename == __file__
+    for _ in range(3):
+        learner.observe(*draw())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.end_task()
 
 
 def test_random_picks_are_uniform(ocs, draw):

@@ -1,6 +1,7 @@
 """OCS: online coreset selection (Algorithm 1, Eq. 6 to 9)."""
 
 import math
+import warnings
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -280,6 +281,7 @@ class OCS(Learner):
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         """Fill the memory from the candidates, J/t a task, and shrink the older tasks: to the best S + V of what they hold, or to what
         was put first."""
+        self._tell_of_chance()
         kept = self.candidates.kept()
         if not self.task_free and kept is not None:
             if self.fill in RANKING:
@@ -291,6 +293,15 @@ class OCS(Learner):
                 self.memory.store(kept, priority=priority, shrink_priority=worth, generator=self.generator)
         self.candidates.clear()
         self._steps.zero_()
+
+    def _tell_of_chance(self) -> None:
+        steps, warm = int(self._steps), int(self._warm)
+        if 0 < steps <= warm:
+            warnings.warn(
+                f"all {steps} batches of this task were picked from at random, for warm_start={warm}: give a smaller one, or call "
+                "start_sweep() before each sweep over the task, which ends it",
+                stacklevel=4,
+            )
 
     def _best_first(self, samples: Samples) -> Tensor:
         """What Bilevel's greedy choice puts first of all, or herding in each class, or in each group of the memory's own."""
