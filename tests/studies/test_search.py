@@ -13,7 +13,7 @@ from corestream.studies.config import make_config
 from corestream.studies.plan import make_plan
 from corestream.studies.results import Result, read_results
 from corestream.studies.results_page import results_page
-from corestream.studies.search import best, best_settings, found_on, settings_sections
+from corestream.studies.search import best_settings, found_on, means, settings_sections
 
 KEPT = Path(__file__).parents[2] / "results"
 
@@ -33,12 +33,11 @@ def tried(lam: float, accuracy: float | None, *, imbalanced: bool) -> Result:
     return Result(config.to_dict(), {"average_accuracy": accuracy, "matrix": []})
 
 
-def test_the_mean_over_the_streams_decides_and_what_diverged_cannot_win() -> None:
-    assert best({0.1: [90.0, 80.0], 1.0: [89.0, 82.0], 5.0: [95.0, math.nan]}) == 1.0
-    assert best({1.0: [90.0], 0.1: [90.0]}) == 0.1
+def test_values_are_judged_by_their_mean_over_the_streams_and_not_where_they_diverged() -> None:
+    assert means({0.1: [90.0, 80.0], 1.0: [89.0, 82.0], 5.0: [95.0, math.nan]}) == {0.1: 85.0, 1.0: 85.5}
 
 
-def test_the_page_shows_every_value_and_the_chosen_one_in_bold() -> None:
+def test_the_page_shows_every_value_and_the_one_in_use_in_bold() -> None:
     balanced = [tried(lam, 0.90 + lam / 1000, imbalanced=False) for lam in LAMBDAS]
     rare = [tried(lam, None if lam == 10 else 0.80 + lam / 1000, imbalanced=True) for lam in LAMBDAS]
     page = results_page([*balanced, *rare])
@@ -57,11 +56,13 @@ def test_a_search_that_is_not_whole_chooses_nothing() -> None:
 
 @pytest.mark.parametrize("benchmark", CHOSEN_LAM)
 def test_the_presets_have_what_the_kept_search_found(benchmark: str) -> None:
+    """To a tenth of a point, by which a run that is made again differs."""
     study = STUDIES["lambda"]
     found = found_on(study, make_plan(study, [100]).table(read_results(KEPT)), benchmark)
     assert found
     for method, values in found.items():
-        assert CHOSEN_LAM[benchmark][method] == best(values), method
+        found_best = means(values)
+        assert found_best[CHOSEN_LAM[benchmark][method]] > max(found_best.values()) - 0.1, method
 
 
 SETTINGS = {name: study for name, study in STUDIES.items() if study.kind == "settings"}

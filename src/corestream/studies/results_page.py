@@ -111,7 +111,8 @@ def _sections(study: Study, table: Table) -> Iterator[str]:
             config = _usual_config(cell)
             command = row_command(config, cell.expected)
             if study.seeds:  # which only its own command has
-                command = f"corestream paper {study.name} --methods {row} --device {config.device}"
+                rows = f"{row},ocs" if "ratio" in table.metrics and row != "ocs" else row
+                command = f"corestream paper {study.name} --methods {rows} --device {config.device}"
             yield markdown_line([*_words(row, cell, table.metrics), f"`{command}`"])
         reasons = sorted({cell.not_comparable for cell in shown.values() if cell.not_comparable})
         yield "\n" + "".join(f"Not comparable with the paper: {reason}.\n" for reason in reasons)

@@ -30,14 +30,13 @@ def found_on(study: Study, table: Table, benchmark: str) -> dict[str, Values]:
     }
 
 
-def best(values: Values) -> float:
-    """The value with the highest mean over the streams; the smaller of two equal ones."""
-    whole = {value: statistics.fmean(tried) for value, tried in values.items() if not math.isnan(sum(tried))}
-    return max(whole, key=lambda value: (whole[value], -value))
+def means(values: Values) -> dict[float, float]:
+    """Over the streams, of each value with which no run diverged."""
+    return {value: statistics.fmean(tried) for value, tried in values.items() if not math.isnan(sum(tried))}
 
 
 def search_sections(study: Study, table: Table) -> Iterator[str]:
-    """One table a benchmark: a method's accuracy on each stream by value, the chosen one in bold."""
+    """One table a benchmark: a method's accuracy on each stream by value, the one it is run with in bold."""
     for benchmark in dict.fromkeys(condition.benchmark for condition in study.conditions):
         found, streams = found_on(study, table, benchmark), _streams(study, benchmark)
         if not found:
@@ -47,7 +46,7 @@ def search_sections(study: Study, table: Table) -> Iterator[str]:
         yield markdown_line(header)
         yield markdown_line(["---"] * len(header))
         for method, values in found.items():
-            chosen = best(values)
+            chosen = make_config(benchmark, method, protocol="paper").settings["lam"]
             for number, stream in enumerate(streams):
                 words = [_word(values[lam][number], lam == chosen) for lam in values]
                 yield markdown_line([method, _stream(stream), *words])
