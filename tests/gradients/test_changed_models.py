@@ -203,3 +203,38 @@ def test_outputs_that_the_default_loss_cannot_take_are_named(batch):
 def test_nothing_finite_is_still_an_error(batch):
     with pytest.raises(NonFiniteError):
         score(Recurrent(), None, (torch.full((8, 5, 2), torch.nan), batch[1]))
+
+
+class Mixing(nn.Module):
+    """Samples that depend on each other only once `switch` is on."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way, self.switch = way, 0.0
+        self.gate = nn.Parameter(torch.zeros(()))
+        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        on, count = bool(self.switch), len(h)
+        mixed = {
+            "a parameter": lambda: h + self.gate * h.mean(0),
+            "a number": lambda: h + self.switch * h.amax(0),
+            "softmax": lambda: h + self.switch * h.softmax(0),
+            "roll": lambda: h.roll(int(on), 0),
+            "flip": lambda: h.flip(0 if on else 1),
+            "a table": lambda: torch.eye(count).to(h).roll(int(on), 0) @ h,
+            "likeness": lambda: h + (h @ h.T - 100 * (1 - 2 * self.switch)).relu() @ h,
+        }[self.way]()
+        return self.last(mixed)
+
+
+@pytest.mark.parametrize("way", ["a parameter", "a number", "softmax", "roll", "flip", "a table", "likeness"])
+def test_samples_that_begin_to_depend_on_each_other(check, batch, way):
+    """What was found while they did not is no longer so."""
+    model, batch = Mixing(way).double(), (batch[0].double(), batch[1])
+    assert not check(model, batch, dtypes=[torch.float64], copied=False).coupled
+    model.switch = 0.5
+    with torch.no_grad():
+        model.gate.fill_(0.5)
+    assert check(model, batch, dtypes=[torch.float64], copied=False).coupled

@@ -199,3 +199,22 @@ def test_a_step_can_be_captured_in_a_cuda_graph(mlp, batch):
     torch.cuda.synchronize()
     assert all(torch.isfinite(parameter).all() for parameter in mlp.parameters())
     assert not all(torch.equal(a, b) for a, b in zip(before, mlp.parameters(), strict=True))
+
+
+def test_recurrent_layers_can_be_scored_in_eval_mode():
+    """Where cuDNN has no backward pass."""
+
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps, self.head = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.steps(x)[0][:, -1])
+
+    torch.manual_seed(0)
+    model, x, y = Last(), torch.randn(8, 6, 4), torch.arange(8) % 3
+    expected = score(model, None, (x, y), mode="eval").total
+    found = score(model.cuda(), None, (x.cuda(), y.cuda()), mode="eval").total
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-4)
+    assert torch.backends.cudnn.enabled

@@ -73,10 +73,25 @@ def test_the_deepest_nodes_are_those_with_none_behind_them():
         (lambda h: torch.cat([h[:1], h[1:]]), True),
         (lambda h: torch.cat([h, h], 1), False),
         (lambda h: torch.zeros(4, 3, 5).index_put((torch.tensor([2, 0, 1, 3]),), h), True),
-        (lambda h: h.flip(0) + h.roll(1, 0), False),
+        (lambda h: h.flip(0), True),
+        (lambda h: h.roll(1, -3), True),
+        (lambda h: h.flip(1) + h.roll(1, 2), False),
+        (lambda h: h.mean((1, 2)), False),
+        (lambda h: h.mean((0, 1)), True),
+        (lambda h: h.sum(), True),
+        (lambda h: h.max(0).values + h.transpose(0, 1).amax(1), True),
+        (lambda h: h.transpose(0, 1).mean(0), False),
+        (lambda h: h.transpose(0, 1).logsumexp(1), True),
+        (lambda h: h.softmax(-1) + h.cumsum(1), False),
+        (lambda h: h.cumsum(0), True),
+        (lambda h: h @ torch.randn(5, 2), False),
+        (lambda h: torch.randn(4, 4) @ h.flatten(1), True),
+        (lambda h: h.flatten(1) @ h.flatten(1).T, True),
+        (lambda h: h @ h.transpose(1, 2), False),
+        (lambda h: h.transpose(0, 1) @ h.permute(1, 2, 0), True),
     ],
 )
-def test_an_index_may_put_samples_in_another_order(move, moves):
+def test_what_may_put_samples_in_another_order_or_make_one_of_several(move, moves):
     hidden = nn.Linear(5, 5)(torch.randn(4, 3, 5))
-    assert Graph(move(hidden).sum()).moves_samples(4) is moves
-    assert not Graph(move(hidden).sum()).moves_samples(1)
+    assert Graph(move(hidden)).moves_samples(4) is moves
+    assert not Graph(move(hidden)).moves_samples(1)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from corestream import per_sample_gradients
-from corestream.gradients.capture import _LAYOUTS, KNOWN_LAYOUTS
+from corestream.gradients.capture import _READINGS, KNOWN_READINGS
 from corestream.gradients.identity import identity
 
 
@@ -173,6 +173,6 @@ def test_a_function_that_names_itself_has_an_identity():
 
 def test_ever_new_losses_fill_no_memory():
     model, batch = nn.Linear(2, 3), (torch.randn(4, 2), torch.arange(4) % 3)
-    for number in range(2 * KNOWN_LAYOUTS):
+    for number in range(2 * KNOWN_READINGS):
         per_sample_gradients(model, functools.partial(loss, share=float(number)), batch)
-    assert len(_LAYOUTS[model]) == KNOWN_LAYOUTS
+    assert len(_READINGS[model]) == KNOWN_READINGS

@@ -182,8 +182,25 @@ def test_restricting_the_parameters_saves_the_way_back_to_the_others():
     assert ours.get_total_flops() == forward.get_total_flops()
 
 
-def test_the_layouts_are_found_once_for_a_model():
-    model, shape = on_positions()
+class Attending(nn.Module):
+    """By hand: tables of a sample each, a mean over its positions, as many classes as samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.value, self.head = nn.Linear(20, 8), nn.Linear(20, 8), nn.Linear(8, N)
+
+    def forward(self, x):
+        query = self.query(x)
+        return self.head(((query @ query.transpose(1, 2)).softmax(-1) @ self.value(x)).mean(1))
+
+
+def attending():
+    return Attending(), (30, 20)
+
+
+@pytest.mark.parametrize("case", [on_vectors, on_positions, on_images, attending])
+def test_the_layouts_are_found_once_for_a_model(case):
+    model, shape = case()
     batch = (torch.randn(N, *shape), torch.arange(N) % 10)
     counts = []
     for _ in range(3):

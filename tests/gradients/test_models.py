@@ -680,3 +680,22 @@ def test_the_lengths_of_one_batch_are_not_taken_for_those_of_the_next(check):
     model, x = Unpadded(), torch.randn(4, 7, 5)
     for lengths in ([3, 3, 3, 3], [1, 5, 2, 4], [6, 1, 1, 4]):
         check(model, ((x, torch.tensor(lengths)), torch.tensor([0, 1, 2, 0])))
+
+
+class Positions(nn.Module):
+    """A vector for each place in the sequence, the same for all samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places, self.head = nn.Embedding(20, 4), nn.Embedding(16, 4), nn.Linear(4, 3)
+
+    def forward(self, tokens):
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        return self.head(torch.tanh(self.tokens(tokens) + self.places(places)).mean(1))
+
+
+@pytest.mark.parametrize("length", [15, 16])
+def test_as_many_positions_as_samples_make_no_dependence(check, length):
+    model, batch = Positions(), (torch.randint(20, (8, length)), torch.randint(3, (8,)))
+    check(model, batch)
+    assert not per_sample_gradients(model, None, batch).coupled

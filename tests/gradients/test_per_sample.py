@@ -281,3 +281,16 @@ def test_sums_lie_in_memory_as_their_parameters_do(laid_out):
     grads = per_sample_gradients(model, None, (x, torch.arange(5) % 3))
     for combined in (grads.combine(torch.ones(5)), grads.combine(torch.ones(2), torch.tensor([0, 3]))):
         assert combined["0.weight"].stride() == model[0].weight.stride()
+
+
+def test_a_direction_of_another_shape_is_refused():
+    grads = per_sample_gradients(nn.Linear(4, 3), None, (torch.randn(5, 4), torch.arange(5) % 3))
+    with pytest.raises(ValueError, match=r"weight has shape \[4, 3\], and the parameter \[3, 4\]"):
+        grads.dot({"weight": torch.randn(4, 3)})
+
+
+def test_complex_parameters_are_refused():
+    with pytest.raises(ValueError, match="complex parameters"):
+        per_sample_gradients(
+            nn.Linear(4, 3, dtype=torch.complex64), None, (torch.randn(5, 4), torch.arange(5) % 3)
+        )

@@ -79,3 +79,11 @@ def test_a_head_that_is_replaced_on_the_way_is_learned(model, sgd, batch, genera
     before = model.head.weight.clone()
     learner.observe(x, y)
     assert not torch.equal(model.head.weight, before)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1e2])
+def test_half_precision_gradients_are_projected_in_single_precision(size):
+    g = {"w": torch.full((100,), -size, dtype=torch.float16)}
+    projected = project(g, {"w": -g["w"]})["w"]
+    assert projected.dtype == torch.float16
+    assert projected.abs().max() == 0

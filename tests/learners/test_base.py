@@ -342,3 +342,65 @@ def test_what_is_no_state_of_such_a_learner_is_refused_and_changes_nothing(learn
 def test_ids_that_are_no_tensor_are_told(learner, batch):
     with pytest.raises(TypeError, match="ids must be a tensor, one number a sample, got list"):
         learner.observe(*batch(), ids=list(range(12)))
+
+
+class Centres(nn.Module):
+    """A loss that learns."""
+
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.zeros(3, 3))
+
+    def forward(self, outputs, targets):
+        return (outputs - self.centres[targets]).square().sum(1)
+
+
+def test_what_a_loss_has_learned_is_in_the_state(model, batch):
+    def make():
+        net, loss = copy.deepcopy(model), Centres()
+        optimizer = torch.optim.SGD([*net.parameters(), *loss.parameters()], lr=0.1)
+        return Plain(net, optimizer, loss_fn=loss)
+
+    learner, other = make(), make()
+    for _ in range(3):
+        learner.observe(*batch())
+    other.load_state_dict(learner.state_dict())
+    assert other.observe(*batch(seed=1)).loss == learner.observe(*batch(seed=1)).loss
+
+
+def test_whatever_is_wrong_with_a_state_leaves_the_learner_as_it_was(learner, batch):
+    learner.observe(*batch())
+    before = learner.state_dict()
+    with pytest.raises(ValueError, match="not the state of such a learner"):
+        learner.load_state_dict(
+            {**before, "model.head.bias": torch.zeros(3), "learner.generator": torch.zeros(16).long()}
+        )
+    after = learner.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_an_optimiser_that_cannot_serve_is_refused(model, sgd):
+    with pytest.raises(ValueError, match="none of the model's trainable parameters"):
+        Plain(model, sgd(copy.deepcopy(model)))
+    with pytest.raises(ValueError, match="LBFGS"):
+        Plain(model, torch.optim.LBFGS(model.parameters()))
+
+
+def test_replicas_that_nothing_would_keep_alike_are_refused(model, sgd, monkeypatch, tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        replica = nn.parallel.DistributedDataParallel(model)
+        assert Plain(replica, sgd(model)).model is model
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+        with pytest.raises(ValueError, match="DistributedDataParallel"):
+            Plain(replica, sgd(model))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_ids_are_whole_numbers_of_any_type(model, sgd, batch):
+    learner = OCS(model, sgd(model), ReplayMemory(9), k=4)
+    learner.observe(*batch())
+    learner.observe(*batch(), ids=torch.arange(12, dtype=torch.int32))
+    with pytest.raises(ValueError, match=r"ids must be whole numbers, got torch\.float32"):
+        learner.observe(*batch(), ids=torch.rand(12))

@@ -54,3 +54,13 @@ def test_the_virtual_step_leaves_the_model_alone(model, sgd, batch):
 def test_another_policy_is_refused(model, sgd):
     with pytest.raises(ValueError, match="policy='reservoir'"):
         ERMIR(model, sgd(model), ReplayMemory(5))
+
+
+def test_the_virtual_step_has_each_parameters_own_rate(model, batch):
+    groups = [{"params": model.hidden.parameters(), "lr": 0.0}, {"params": [model.head.bias], "lr": 1.0}]
+    memory = ReplayMemory(20, policy="reservoir", balance=None)
+    learner = ERMIR(model, torch.optim.SGD(groups, lr=0.5), memory)
+    moved = learner._virtual_step(Samples.of(*batch()))
+    assert torch.equal(moved["hidden.weight"], model.hidden.weight)
+    assert torch.equal(moved["head.weight"], model.head.weight)  # which no group has
+    assert not torch.equal(moved["head.bias"], model.head.bias)

@@ -87,3 +87,27 @@ def test_a_model_with_other_parameters_is_refused(model, sgd, batch):
     model.head = torch.nn.Linear(8, 6)
     with pytest.raises(ValueError, match="EWC holds on to the parameters that it began with"):
         learner.observe(*batch())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_fisher_of_many_batches_is_summed_in_single_precision(dtype):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3).to(dtype)
+    learner = EWC(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    data = [(20 * torch.randn(100, 4).to(dtype), torch.randint(3, (100,)))]
+    once, often = learner._fisher(data)["weight"], learner._fisher(600 * data)["weight"]
+    assert once.dtype == torch.float32
+    torch.testing.assert_close(often, once, rtol=1e-4, atol=0)
+    learner.observe(*data[0])
+    learner.end_task(600 * data)
+    assert learner.observe(*data[0]).loss.isfinite()
+
+
+def test_layers_that_are_thawed_later_are_left_out_of_the_penalty(model, sgd, batch):
+    model.hidden.requires_grad_(False)
+    learner = EWC(model, sgd(model))
+    for _ in range(2):
+        learner.observe(*batch())
+        learner.end_task()
+        model.hidden.requires_grad_(True)
+    assert sorted(learner.fisher) == ["head.bias", "head.weight"]

@@ -64,3 +64,16 @@ def test_attention_whose_projection_is_registered_last_is_no_head():
 
     model, x = Attending().eval(), torch.randn(5, 3, 4)
     torch.testing.assert_close(features(model, x), model.attention(x, x, x)[0].mean(1))
+
+
+def test_a_layer_called_embed_is_not_the_models_method():
+    class Text(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+        def forward(self, words):
+            return self.head(self.embed(words).mean(1))
+
+    model, words = Text(), torch.randint(9, (5, 7))
+    assert torch.equal(features(model, words), model.embed(words).mean(1))

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from corestream import ReplayMemory
@@ -55,3 +56,8 @@ def test_only_filled_slots_are_replayed(model, sgd, batch):
     learner.observe(x, y)
     losses = torch.nn.functional.cross_entropy(model(x), y)
     assert torch.allclose(learner.observe(x, y).loss, 2 * losses)
+
+
+def test_a_reservoir_is_refused(model, sgd):
+    with pytest.raises(ValueError, match="policy='reservoir' leaves nothing to choose"):
+        GSS(model, sgd(model), ReplayMemory(8, policy="reservoir", balance=None))

@@ -696,9 +696,8 @@ def test_filled_by_bilevel_each_class_has_its_share_and_targets_must_be_classes(
     regression = ocs(
         ReplayMemory(6, balance=None), k=6, fill="bilevel", loss_fn=lambda out, y: (out[:, 0] - y) ** 2
     )
-    regression.observe(draw()[0], torch.randn(12, dtype=torch.float64))
-    with pytest.raises(ValueError, match="targets must be classes"):
-        regression.end_task()
+    with pytest.raises(ValueError, match="Bilevel's choice needs classes"):
+        regression.observe(draw()[0], torch.randn(12, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("fill", ["herding", "bilevel"])

@@ -75,3 +75,11 @@ def test_bilevel_chooses_on_the_networks_kernel_or_on_its_embeddings(model, sgd,
 def test_an_unknown_kernel_is_refused(model, sgd):
     with pytest.raises(ValueError, match="kernel must be 'ntk' or 'rbf'"):
         Bilevel(model, sgd(model), ReplayMemory(6), kernel="linear")
+
+
+def test_bilevel_asks_for_classes_before_it_learns(model, sgd, batch):
+    learner = Bilevel(
+        model, sgd(model), ReplayMemory(6, balance=None), loss_fn=lambda out, y: (out[:, 0] - y) ** 2
+    )
+    with pytest.raises(ValueError, match="Bilevel's choice needs classes"):
+        learner.observe(batch()[0], torch.randn(12))

@@ -47,3 +47,15 @@ def test_a_flat_state_holds_everything(samples):
     if isinstance(samples.inputs, dict):
         assert again.inputs.keys() == samples.inputs.keys()
     assert columns_equal(again, samples)
+
+
+def test_the_first_of_a_dicts_inputs_stays_the_first_in_a_state_that_a_file_has_sorted():
+    inputs = {"words": torch.ones(2, 3), "mask": torch.zeros(2, 3), "a.b": torch.zeros(2)}
+    state = Samples.of(inputs, torch.tensor([0, 1])).state_dict()
+    assert list(Samples.from_state_dict(dict(sorted(state.items()))).inputs) == ["words", "mask", "a.b"]
+
+
+def test_columns_of_other_lengths_are_refused(samples):
+    state = samples.state_dict()
+    with pytest.raises(ValueError, match="some columns have 3 rows and others 4"):
+        Samples.from_state_dict({**state, "ids": state["ids"][:3]})

@@ -226,3 +226,23 @@ def test_labels_that_are_no_tensor_are_told(model, draw):
 def test_weights_that_are_no_numbers_are_an_error(model, draw, options):
     with pytest.raises(ValueError, match="tau and weights must be finite numbers"):
         score(model, None, draw(), **options)
+
+
+class Rebuilding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return (self.layer(x) - x).square().mean(1)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n: None, lambda n: [0] * n, lambda n: ["a"] * n, lambda n: [torch.zeros(2)] * n]
+)
+def test_a_reference_may_come_with_targets_that_are_no_tensors(make):
+    torch.manual_seed(0)
+    model, x, y = Rebuilding(), torch.randn(6, 4), torch.zeros(6)
+    expected = score(model, lambda losses, _: losses, (x, y), reference=(x[:3], y[:3]))
+    found = score(model, lambda losses, _: losses, (x, make(6)), reference=(x[:3], make(3)))
+    torch.testing.assert_close(found.affinity, expected.affinity)

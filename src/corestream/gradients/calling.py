@@ -113,6 +113,8 @@ def trainable(model: nn.Module, parameters: Parameters | None = None) -> dict[st
     every: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not every:
         raise ValueError("the model has no trainable parameter: set requires_grad on those that should learn")
+    if any(p.is_complex() for p in every.values()):
+        raise ValueError("the model has complex parameters, whose gradients have no order to score by")
     if parameters is None:
         return every
     if isinstance(parameters, str | nn.Module):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -33,15 +33,24 @@ from .recorder import Call, Recorder
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
-KNOWN_LAYOUTS = (
+KNOWN_READINGS = (
     64  # of a model, each for a loss and shapes; a loss that is another one at every step fills no memory
 )
 
 Prints = dict[Layout, Fingerprint]
-Layouts = tuple[Layout | None, ...]
+
+
+class Reading(NamedTuple):
+    """How each call lays out its samples, None where no way fits; and whether samples were seen to depend on each other."""
+
+    layouts: tuple[Layout | None, ...]
+    coupled: bool
+
+
+Known = dict[tuple[Any, ...], Reading]
 
 # How each model's layers lay out their samples, found once by a probe. Kept beside the model, never on it.
-_LAYOUTS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], Layouts]] = WeakKeyDictionary()
+_READINGS: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
 
 
 def per_sample_gradients(
@@ -163,17 +172,17 @@ def _blocks(
     uncovered = _uncovered(graph, calls, wanted)
     calls = _still_needed(calls, uncovered)
     key = (state, graph.kinds(), *((one.label, *_pattern(one, len(losses))) for one in calls))
-    known = _LAYOUTS.setdefault(model, {})
+    known = _READINGS.setdefault(model, {})
     if graph.moves_samples(len(losses)):
         known = {}  # what is found of this batch holds for it alone
-    layouts = known.get(key)
     backward = Backward(graph, losses, [one.edge for one in calls])
-    if layouts is None:
-        layouts = _probe(known, key, backward, calls)
-    readings = list(zip(calls, layouts, strict=True))
-    # samples lie in one of the known ways, and yet the gradient of none is its own loss's alone
-    coupled = any(layout is None and any(candidates(_pattern(one, len(losses)))) for one, layout in readings)
-    uncovered |= {name for one, layout in readings if layout is None for name in one.names.values()}
+    layouts, coupled = known.get(key) or _probe(known, key, backward, calls)
+    uncovered |= {
+        name
+        for one, layout in zip(calls, layouts, strict=True)
+        if layout is None
+        for name in one.names.values()
+    }
     calls = [one.without(uncovered) for one in calls]
     found: dict[int, list[Block]] = {}
 
@@ -214,9 +223,7 @@ def _pattern(one: Call, count: int) -> Pattern:
     return pattern(one.shape, one.events[1], count)
 
 
-def _probe(
-    known: dict[tuple[Any, ...], Layouts], key: tuple[Any, ...], backward: Backward, calls: list[Call]
-) -> Layouts:
+def _probe(known: Known, key: tuple[Any, ...], backward: Backward, calls: list[Call]) -> Reading:
     """Find each call's layout, and remember it once every call has shown a gradient that leaves no doubt."""
     count = len(backward.losses)
     options = [list(candidates(_pattern(one, count))) for one in calls]
@@ -240,11 +247,23 @@ def _probe(
         layouts.append(fitting[0] if fitting else None)
         shown = all(print_.any() for print_ in before.values()) and len(before) == len(open_ones)
         sure = sure and shown and (len(fitting) < 2 or count == 1)
+    # samples lie in one of the known ways, and yet the gradient of none is its own loss's alone
+    coupled = any(
+        layout is None and open_ones and not _counts_positions(one.inputs)
+        for one, layout, open_ones in zip(calls, layouts, options, strict=True)
+    )
+    reading = Reading(tuple(layouts), coupled)
     if sure:
-        known[key] = tuple(layouts)
-        if len(known) > KNOWN_LAYOUTS:
+        known[key] = reading
+        if len(known) > KNOWN_READINGS:
             del known[next(iter(known))]
-    return tuple(layouts)
+    return reading
+
+
+def _counts_positions(inputs: Tensor) -> bool:
+    """Whether an embedding's input is 0, 1, 2, …: its positions are the same for all samples, and none of them is one's own."""
+    whole = not inputs.is_floating_point() and inputs.numel() > 0
+    return whole and torch.equal(inputs.flatten(), torch.arange(inputs.numel()).to(inputs))
 
 
 def _ordinary(x: Any) -> Any:

@@ -27,6 +27,18 @@ MOVING = frozenset(
     )
 )  # fmt: skip
 
+# Nodes that make one value of several, or put them in another order, along dimensions that they name.
+ALONG = frozenset(
+    f"{name}Backward{number}"
+    for number in range(4)
+    for name in (
+        "Sum", "Mean", "Prod", "Var", "Std", "VarMean", "StdMean", "Max", "Min", "Amax", "Amin", "Median", "Kthvalue", "Logsumexp",
+        "Norm", "LinalgVectorNorm", "Cumsum", "Cumprod", "Logcumsumexp", "Softmax", "LogSoftmax", "Roll", "Flip",
+    )
+)  # fmt: skip
+
+MULTIPLYING = frozenset(f"{name}Backward0" for name in ("Mm", "Addmm", "Mv", "Addmv", "Bmm", "Baddbmm"))
+
 
 class Graph:
     """The graph behind a tensor, walked once."""
@@ -63,8 +75,9 @@ class Graph:
         return any(node.name() == "CheckpointFunctionBackward" for node in self.nodes)
 
     def moves_samples(self, count: int) -> bool:
-        """Whether an index that is part of it may put samples in another order, which the next batch's index need not do."""
-        return count > 1 and any(node.name() in MOVING and _moves(node, count) for node in self.nodes)
+        """Whether something that is part of it may put samples in another order, or make one of several: the next batch's index need not
+        do so, nor need the same operation with other values, as a gate that is closed at first."""
+        return count > 1 and any(_may_move(node, count) for node in self.nodes)
 
     def _uses(self, node: Any) -> int:
         return sum(self._uses(c) if c.name() in HANDED_ON else 1 for c in self._consumers.get(node, ()))
@@ -80,6 +93,15 @@ class Graph:
                 above.add(node)
                 stack.extend(self._consumers.get(node, ()))
         return nodes - above
+
+
+def _may_move(node: Any, count: int) -> bool:
+    name = node.name()
+    return (
+        (name in MOVING and _moves(node, count))
+        or (name in ALONG and _goes_along_samples(node, count))
+        or (name in MULTIPLYING and _multiplies_samples(node, count))
+    )
 
 
 def _moves(node: Any, count: int) -> bool:
@@ -101,6 +123,46 @@ def _moves(node: Any, count: int) -> bool:
     return any(
         _holds_samples(sizes, dim, count) and not _is_in_order(index, sizes[dim]) for dim, index in indices
     )
+
+
+def _goes_along_samples(node: Any, count: int) -> bool:
+    shape = _shape(node.next_functions[0])
+    if not shape:
+        return False
+    dims = getattr(node, "_saved_dims", getattr(node, "_saved_dim", None))
+    if isinstance(dims, int):
+        dims = (dims,)
+    for dim in dims or range(len(shape)):
+        place = (dim if dim < 2**63 else dim - 2**64) % len(shape)
+        if shape[0] % count == 0 if place == 0 else shape[0] % count and shape[place] == count:
+            return True
+    return False
+
+
+def _multiplies_samples(node: Any, count: int) -> bool:
+    """Where what is multiplied from the right is no weight, rows of it are mixed: h @ h.T, or a table of samples @ h."""
+    left, right = node.next_functions[-2:]
+    if right[0] is None or _is_parameter(right[0]) or (left[0] is not None and _is_parameter(left[0])):
+        return False
+    shape = node._input_metadata[0].shape
+    return len(shape) < 3 or shape[0] % count != 0  # one table a sample, as in attention
+
+
+def _is_parameter(node: Any) -> bool:
+    while node is not None and node.name() in HANDED_ON:
+        node = node.next_functions[0][0]
+    return isinstance(node, AccumulateGrad)
+
+
+def _shape(edge: tuple[Any, int]) -> Sequence[int]:
+    """Of what goes along an edge; saved tensors may be a checkpoint's, which would be computed again."""
+    node, place = edge
+    if node is None:
+        return ()
+    shape: Sequence[int] = (
+        node.variable.shape if isinstance(node, AccumulateGrad) else node._input_metadata[place].shape
+    )
+    return shape
 
 
 def _holds_samples(sizes: Sequence[int], dim: int, count: int) -> bool:

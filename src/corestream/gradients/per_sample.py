@@ -94,6 +94,11 @@ class PerSampleGradients:
         """⟨g_n, v⟩, shape [N], for a parameter-shaped v; parameters it leaves out count as zero."""
         if unknown := sorted(set(direction) - set(self._parameters)):
             raise ValueError(f"direction: {', '.join(unknown)} are no trainable parameters of the model")
+        for name, part in direction.items():
+            if part.shape != (shape := self._parameters[name].shape):
+                raise ValueError(
+                    f"direction: {name} has shape {list(part.shape)}, and the parameter {list(shape)}"
+                )
         products = (block.dot(direction) for block in self._blocks)
         return self._zeroed(self._sum(products, len(self)), ~self.finite)
 
@@ -138,8 +143,11 @@ class PerSampleGradients:
 
     def squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:
         """Σ_n w_n g_n∘g_n, w_n = 1 when none are given: the Fisher diagonal, up to its scale."""
-        weights = torch.ones_like(self._square_norms()) if weights is None else weights
-        return self._like_parameters(self._reduce("squares", weights))
+        return self._like_parameters(self.wide_squares(weights))
+
+    def wide_squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:
+        """The same in the precision of inner products, for sums over many batches."""
+        return self._reduce("squares", torch.ones_like(self._square_norms()) if weights is None else weights)
 
     def gram_cost(self, n: int, m: int) -> int:
         """Multiplications that `gram` takes between n and m samples like these, about."""

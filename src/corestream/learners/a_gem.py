@@ -59,13 +59,20 @@ class AGEM(Uniform):
 
 def project(gradient: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """g − (gᵀg_ref / g_refᵀg_ref) g_ref where gᵀg_ref < 0, else g; a parameter that one of them leaves out has zero there."""
-    products = [(part * reference[name]).sum() for name, part in gradient.items() if name in reference]
+    products = [_product(part, reference[name]) for name, part in gradient.items() if name in reference]
     if not products:  # nothing in common, and so no conflict
         return dict(gradient)
     along = torch.stack(products).sum()
-    square = torch.stack([(part * part).sum() for part in reference.values()]).sum()
+    square = torch.stack([_product(part, part) for part in reference.values()]).sum()
     back = torch.where((along < 0) & (square > 0), along / square, 0.0)
     projected = dict(gradient)
     for name, part in reference.items():
-        projected[name] = gradient[name] - back * part if name in gradient else -back * part
+        along_reference = (back * part).to(part.dtype)
+        projected[name] = gradient[name] - along_reference if name in gradient else -along_reference
     return projected
+
+
+def _product(one: Tensor, two: Tensor) -> Tensor:
+    """In single precision at least: squares of half-precision gradients vanish, or overflow."""
+    wide = torch.promote_types(one.dtype, torch.float32)
+    return (one.to(wide) * two.to(wide)).sum()

@@ -82,8 +82,14 @@ class Learner:
             raise ValueError(f"lr_decay must be in (0, 1], got {lr_decay}")
         if loss_fn is not None and not callable(loss_fn):
             raise ValueError(f"loss_fn must be a function of outputs and targets, got {loss_fn!r}")
+        if isinstance(model, nn.parallel.DistributedDataParallel) and torch.distributed.get_world_size() > 1:
+            raise ValueError(
+                "a learner takes its own steps, which DistributedDataParallel would not average over its processes: give the model "
+                "itself (model.module) and one process, or average what `combine` gives in a loop of your own"
+            )
         self.model = unwrap(model)
         self._follow_model()
+        _check_optimizer(optimizer, self.parameters.values())
         self.device = next(iter(self.parameters.values())).device
         if generator is not None and generator.device.type != self.device.type:
             raise ValueError(f"generator is on {generator.device} and the model is on {self.device}")
@@ -119,6 +125,8 @@ class Learner:
             raise TypeError(f"ids must be a tensor, one number a sample, got {type(ids).__name__}")
         if ids is not None and ids.shape != (count,):
             raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
+        if ids is not None and (ids.is_floating_point() or ids.is_complex()):
+            raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
         # now, and not only when a task's share is stored
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
@@ -129,7 +137,7 @@ class Learner:
         kind = [(list(x.shape[1:]), x.dtype) for x in (*leaves(inputs), y)]
         self._check_kind(kind)
         with torch.inference_mode(False), torch.enable_grad():
-            step = self._learn(inputs, y, ids)
+            step = self._learn(inputs, y, None if ids is None else ids.long())
         self._kind = kind
         return step
 
@@ -197,8 +205,9 @@ class Learner:
             )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything of this learner's, as one flat dict of tensors that later steps leave alone: model, optimiser, memory, counters,
-        generator. What a model draws from torch's own generator, as dropout does, goes on alike only with that one's state restored too.
+        """Everything of this learner's, as one flat dict of tensors that later steps leave alone: model, what the loss has learned,
+        optimiser, memory, counters, generator. What a model draws from torch's own generator, as dropout does, goes on alike only with
+        that one's state restored too.
         """
         parts: dict[str, Mapping[str, Tensor]] = {
             "model": self.model.state_dict(),
@@ -211,6 +220,8 @@ class Learner:
                 **self._state(),
             },
         }
+        if isinstance(self.loss_fn, nn.Module):
+            parts["loss"] = self.loss_fn.state_dict()
         if self.memory is not None:
             parts["memory"] = self.memory.state_dict()
         return {
@@ -227,7 +238,7 @@ class Learner:
             known = set(self.state_dict()) - YOUNGER
             if unlike := sorted(known.symmetric_difference(set(state) - YOUNGER)):
                 raise ValueError(f"missing, or without a place here: {', '.join(unlike)}")
-        except (KeyError, ValueError, RuntimeError) as error:
+        except Exception as error:  # whatever it is that somebody has taken for a state
             self._load_parts(before)
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"this is not the state of such a learner: {what}") from error
@@ -239,6 +250,8 @@ class Learner:
             parts.setdefault(part, {})[rest] = value if part == "optimizer" else value.to(self.device)
         own = parts["learner"]
         self.model.load_state_dict(parts["model"])
+        if isinstance(self.loss_fn, nn.Module):
+            self.loss_fn.load_state_dict(parts.get("loss", {}))
         load_flat_state(self.optimizer, parts.get("optimizer", {}))
         self.task, self._concluded = int(own["task"]), bool(own.get("concluded", False))
         self._spoiled.copy_(own["spoiled"])
@@ -301,6 +314,18 @@ class Learner:
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over the valid samples; what is not valid cannot spoil it."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, parameters: Iterable[Tensor]) -> None:
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError(
+            "LBFGS evaluates the loss several times a step, which a learner does not: give another optimiser"
+        )
+    learning = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if learning.isdisjoint(map(id, parameters)):
+        raise ValueError(
+            "the optimiser has none of the model's trainable parameters: nothing would be learned"
+        )
 
 
 def _words(kind: Kind) -> str:

@@ -5,12 +5,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..gradients.calling import Inputs
 from ..gradients.capture import DEFAULT_MAX_BYTES
 from ..memory import ReplayMemory, Samples
 from ..selection.bilevel import RIDGE, bilevel
 from ..selection.kernels import ntk, rbf
+from .base import Step
 from .coreset import Coreset
 from .features import features
+
+
+def check_classes(targets: Tensor) -> None:
+    if targets.dim() != 1 or targets.is_floating_point():
+        raise ValueError(
+            f"Bilevel's choice needs classes, one a sample; got targets of {targets.dtype} and shape {list(targets.shape)}"
+        )
 
 
 def tangent_coreset(
@@ -24,8 +33,7 @@ def tangent_coreset(
 ) -> Tensor:
     """k samples, best first, from which a model in the network's tangent kernel learns the others best."""
     targets = samples.targets
-    if targets.dim() != 1 or targets.is_floating_point():
-        raise ValueError(f"targets must be classes, one a sample; got {list(targets.shape)} {targets.dtype}")
+    check_classes(targets)
     kernel = ntk(model, samples.inputs, targets.unique().tolist(), max_bytes=max_bytes)
     return bilevel(kernel, targets, k, ridge=ridge, generator=generator).picked
 
@@ -47,6 +55,10 @@ class Bilevel(Coreset):
         if kernel not in ("ntk", "rbf"):
             raise ValueError(f"kernel must be 'ntk' or 'rbf', got {kernel!r}")
         self.kernel, self.ridge = kernel, ridge
+
+    def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
+        check_classes(targets)  # now, and not only when a task ends
+        return super()._learn(inputs, targets, ids)
 
     def choose(self, samples: Samples, k: int) -> Tensor:
         if self.kernel == "ntk":

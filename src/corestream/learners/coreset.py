@@ -32,10 +32,7 @@ class Coreset(Rehearsal):
         super().__init__(model, optimizer, memory, **shared)
         if candidates < 1:
             raise ValueError(f"candidates must be at least 1, got {candidates}")
-        if memory.policy == "reservoir":
-            raise ValueError(
-                "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
-            )
+        memory.require_shares()
         self.candidates = Reservoir(candidates)
 
     def start_sweep(self) -> None:
@@ -50,6 +47,7 @@ class Coreset(Rehearsal):
         if kept is not None:
             with in_mode(self.model, "eval"):
                 chosen = self.choose(kept, self.memory.quota(kept))
+            _check_places(chosen, len(kept))
             self.memory.store_first(chosen, kept, self.generator)
         self.candidates.clear()
 
@@ -61,3 +59,16 @@ class Coreset(Rehearsal):
         self.candidates.load_state_dict(
             {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         )
+
+
+def _check_places(chosen: object, count: int) -> None:
+    expected = f"expected a tensor of places among the {count} candidates"
+    if not isinstance(chosen, Tensor):
+        raise TypeError(f"choose returned {type(chosen).__name__}; {expected}")
+    if chosen.ndim != 1 or chosen.dtype != torch.int64:
+        raise TypeError(
+            f"choose returned a tensor of {chosen.dtype} and shape {list(chosen.shape)}; {expected}"
+        )
+    outside = chosen[(chosen < -1) | (chosen >= count)]  # −1 stands for none
+    if len(outside):
+        raise ValueError(f"choose returned the place {int(outside[0])}; {expected}")

@@ -59,9 +59,9 @@ class ERMIR(Rehearsal):
         with torch.enable_grad():
             loss = self._losses(samples.inputs, samples.targets).mean()
         gradients = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
-        lr = self.optimizer.param_groups[0]["lr"]
+        rates = {id(p): group["lr"] for group in self.optimizer.param_groups for p in group["params"]}
         moved = zip(self.parameters.items(), gradients, strict=True)
-        return {name: (p - lr * gradient).detach() for (name, p), gradient in moved}
+        return {name: (p - rates.get(id(p), 0.0) * gradient).detach() for (name, p), gradient in moved}
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
         self.memory.add(samples, self.generator)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..gradients import per_sample_gradients
 from ..gradients.calling import Inputs, join_inputs
+from ..gradients.per_sample import compute_dtype
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
 from .finetune import Finetune, rows
@@ -42,8 +43,10 @@ class EWC(Finetune):
         if penalty < 0:
             raise ValueError(f"penalty must not be negative, got {penalty}")
         self.penalty = penalty
-        self.fisher = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
-        self.anchor = {name: p.detach().clone() for name, p in self.parameters.items()}
+        # sums over many samples, and small differences, are too fine for half precision
+        wide = compute_dtype(self.parameters)
+        self.fisher = {name: torch.zeros_like(p, dtype=wide) for name, p in self.parameters.items()}
+        self.anchor = {name: p.detach().to(wide, copy=True) for name, p in self.parameters.items()}
         self.candidates = Reservoir(candidates)
 
     def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
@@ -68,17 +71,21 @@ class EWC(Finetune):
         for name, fisher in self._fisher(self._kept() if data is None else data).items():
             total = self.fisher[name] + fisher
             share = torch.where(total > 0, fisher / total, 1.0)
-            self.anchor[name].lerp_(self.parameters[name].detach(), share)
+            self.anchor[name].lerp_(self.parameters[name].detach().to(share.dtype), share)
             self.fisher[name].copy_(total)
         self.candidates.clear()
 
     def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor]:
         """The mean of g∘g over the samples, g the gradient of a sample's own loss."""
-        total = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        total = {name: torch.zeros_like(fisher) for name, fisher in self.fisher.items()}
+        learning = [
+            name for name, p in self.parameters.items() if p.requires_grad
+        ]  # others may have been thawed
         count = 0
         with in_mode(self.model, "eval"):
             for batch in _joined(data):
-                for name, squares in per_sample_gradients(self.model, self.loss_fn, batch).squares().items():
+                grads = per_sample_gradients(self.model, self.loss_fn, batch, parameters=learning)
+                for name, squares in grads.wide_squares().items():
                     total[name] += squares
                 count += len(batch[1])
         return {name: value / max(count, 1) for name, value in total.items()}

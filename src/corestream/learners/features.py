@@ -16,7 +16,7 @@ def features(model: nn.Module, inputs: Any) -> Tensor:
     """[N, D] for a tensor, tuple or dict of inputs; `embed` gets the first of them."""
     model = unwrap(model)
     embed = getattr(model, "embed", None)
-    if callable(embed):
+    if callable(embed) and not isinstance(embed, nn.Module):  # a layer of that name is no method
         embedded: Tensor = embed(_first(inputs))
         return embedded.flatten(1)
     return _input_of_last_linear(model, inputs).flatten(1)

@@ -34,6 +34,7 @@ class GSS(Rehearsal):
         super().__init__(model, optimizer, memory, **shared)
         if compare < 1:
             raise ValueError(f"compare must be at least 1, got {compare}")
+        memory.require_shares()
         self.compare = compare
         self._slots: Samples | None = None
         self._scores = torch.zeros(memory.capacity, device=self.device)

@@ -20,7 +20,7 @@ from ..selection.criteria import Criteria, gradient_criteria, gram_criteria, joi
 from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, Scores, in_mode, require_finite, score, top, weigh
 from .base import Learner, Step, weighted_mean
-from .bilevel import tangent_coreset
+from .bilevel import check_classes, tangent_coreset
 from .features import features
 
 SCORED_AT_ONCE = 250  # candidates, when the memory is filled or shrunk by score
@@ -33,9 +33,9 @@ class OCS(Learner):
 
     `k` is κ, `tau` τ and `lam` λ of the paper. `reference` is what A compares with: the whole "memory", the "replay" batch, or a random
     draw of so many samples. `weights` scale S, V and A. The first `warm_start` batches of a task's first sweep are picked from at
-    random. A random `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, those of best "score" S + V, those that
-    "herding" puts first, whose mean embedding stays closest to that of their class, or those from which the network's tangent kernel
-    would best learn the others ("bilevel").
+    random. A random `candidates` of a sweep's picks may enter the memory; `fill` says which do: "random" ones, those of best "score"
+    S + V, those that "herding" puts first, whose mean embedding stays closest to that of their class, or those from which the network's
+    tangent kernel would best learn the others ("bilevel").
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
@@ -92,10 +92,7 @@ class OCS(Learner):
             raise ValueError(f"weights must be three numbers, for S, V and A, got {weights!r}")
         if not _is_finite(tau):
             raise ValueError(f"tau must be a finite number, got {tau!r}")
-        if memory.policy == "reservoir":
-            raise ValueError(
-                "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
-            )
+        memory.require_shares()
         if task_free and memory.policy != "quota":
             raise ValueError(
                 f"task_free=True keeps picks by class alone; a memory of policy={memory.policy!r} has shares of tasks"
@@ -117,6 +114,8 @@ class OCS(Learner):
     # One step
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
+        if self.fill == "bilevel":
+            check_classes(targets)  # now, and not only when a task ends
         reference, replayed = self._draw()
         step = None
         if self._in_one_pass():

@@ -21,7 +21,7 @@ class UniformOCS(OCS):
             None if reference is None else (reference.inputs, reference.targets),
             tau=self.tau,
             weights=self.weights,
-            parameters=self.selected,
+            parameters=None if self.selected is None else list(self._wanted),
             mode=self.score_mode,
             max_bytes=self.max_bytes,
         )

@@ -101,6 +101,13 @@ class ReplayMemory:
         """The caller's id of each sample, −1 where none was given."""
         return self.samples.ids
 
+    def require_shares(self) -> None:
+        """For methods that choose what is kept."""
+        if self.policy == "reservoir":
+            raise ValueError(
+                "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
+            )
+
     def counts(self) -> dict[int, int]:
         """How many samples of each task are kept."""
         if not len(self):

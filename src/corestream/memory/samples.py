@@ -55,27 +55,32 @@ class Samples:
         )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """A flat dict: "targets", "tasks", "ids" and "inputs", "inputs.0", "inputs.1", … or "inputs.name" and so on."""
+        """A flat dict: "targets", "tasks", "ids" and "inputs", or "inputs.at.0", "inputs.at.1", … or "inputs.key.0.name" and so on: the
+        first of a dict's inputs stays the first, though files sort their names."""
         state = {"targets": self.targets, "tasks": self.tasks, "ids": self.ids}
         if isinstance(self.inputs, Tensor):
             return state | {"inputs": self.inputs}
-        pairs = self.inputs.items() if isinstance(self.inputs, Mapping) else enumerate(self.inputs)
-        kind = "key" if isinstance(self.inputs, Mapping) else "at"
-        return state | {f"inputs.{kind}.{name}": value for name, value in pairs}
+        if isinstance(self.inputs, Mapping):
+            named = enumerate(self.inputs.items())
+            return state | {f"inputs.key.{place}.{name}": value for place, (name, value) in named}
+        return state | {f"inputs.at.{place}": value for place, value in enumerate(self.inputs)}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor]) -> "Samples":
         inputs: Any
         if "inputs" in state:
             inputs = state["inputs"]
-        elif any(name.startswith("inputs.key.") for name in state):
-            prefix = "inputs.key."
-            inputs = {
-                name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
-            }
+        elif keys := [name.split(".", 3) for name in state if name.startswith("inputs.key.")]:
+            keys.sort(key=lambda parts: int(parts[2]))
+            inputs = {parts[3]: state[".".join(parts)] for parts in keys}
         else:
             count = sum(name.startswith("inputs.at.") for name in state)
             if not count:
                 raise KeyError("inputs")
             inputs = tuple(state[f"inputs.at.{i}"] for i in range(count))
-        return cls(inputs, state["targets"], state["tasks"], state["ids"])
+        samples = cls(inputs, state["targets"], state["tasks"], state["ids"])
+        if len(lengths := {len(column) for column in samples.columns()}) > 1:
+            raise ValueError(
+                f"samples of which some columns have {min(lengths)} rows and others {max(lengths)}"
+            )
+        return samples

@@ -1,8 +1,8 @@
 """Scores of a batch's samples, and the picks they lead to (Eq. 6 and 8)."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,10 +85,11 @@ def score(
     options: dict[str, Any] = {"parameters": _read_once(parameters), "max_bytes": max_bytes}
     with in_mode(model, mode):
         grads = None
-        if reference is not None and not is_batch_coupled(model) and _joinable(batch, reference):
+        if reference is not None:
             home = next(iter(trainable(model).values())).device
             count = check_batch(home, batch)[2]
             check_batch(home, reference, "reference")
+        if reference is not None and not is_batch_coupled(model) and _joinable(batch, reference):
             joined = (join_inputs([batch[0], reference[0]]), join_inputs([batch[1], reference[1]]))
             grads = per_sample_gradients(model, loss_fn, joined, **options)
         if grads is not None and not grads.coupled:
@@ -108,12 +109,13 @@ def _read_once(parameters: Parameters | None) -> Parameters | None:
 
 
 def _joinable(batch: Any, reference: Any) -> bool:
-    """Whether one pass can take both: sequences of another length go apart. What is no batch at all is told by the checks."""
+    """Whether one pass can take both: sequences of another length go apart, and so do targets that are not batches of tensors."""
     try:
         pairs = [zip(leaves(a), leaves(b), strict=True) for a, b in zip(batch, reference, strict=True)]
-        return all(x.shape[1:] == y.shape[1:] for pair in pairs for x, y in pair)
+        alike = all(x.shape[1:] == y.shape[1:] for pair in pairs for x, y in pair)
     except (AttributeError, TypeError, ValueError):
-        return True
+        return False
+    return alike and all(isinstance(targets, Tensor | tuple | Mapping) for _, targets in (batch, reference))
 
 
 def require_finite(total: Tensor, inputs: Any, grads: PerSampleGradients) -> None:
@@ -136,6 +138,15 @@ def require_finite(total: Tensor, inputs: Any, grads: PerSampleGradients) -> Non
     )
 
 
+def _without_cudnn(model: nn.Module) -> AbstractContextManager[Any]:
+    """cuDNN's recurrent layers have no backward pass in eval mode; torch's own have."""
+    recurrent = any(
+        isinstance(module, nn.RNNBase) and any(p.is_cuda for p in module.parameters())
+        for module in model.modules()
+    )
+    return torch.backends.cudnn.flags(enabled=False) if recurrent else nullcontext()
+
+
 @contextmanager
 def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
     """The model in train or eval mode for a while; each module's own flag is restored."""
@@ -147,7 +158,8 @@ def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
     before = [(module, module.training) for module in model.modules()]
     try:
         model.train(mode == "train")
-        yield
+        with _without_cudnn(model) if mode == "eval" else nullcontext():
+            yield
     finally:
         for module, training in before:
             module.training = training
