@@ -1,10 +1,12 @@
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from corestream.errors import ConfigError, DataError
+from corestream.errors import ConfigError, CorestreamWarning, DataError
 from corestream.streams import FOLDER, benchmark, from_folder
 
 COLOURS = {"ant": (255, 0, 0), "bee": (0, 255, 0), "cat": (0, 0, 255), "dog": (90, 90, 90)}
@@ -42,9 +44,63 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
     whole = (tmp_path / "bee/1.png").read_bytes()
     (tmp_path / "bee/broken.png").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "bee/.hidden").write_text("left alone")
-    stream = from_folder(tmp_path)
+    with pytest.warns(CorestreamWarning):
+        stream = from_folder(tmp_path)
     assert [Path(text.partition(": ")[0]).name for text in stream.skipped] == ["notes.txt", "broken.png"]
     assert stream.describe()["train"] == [16, 16]
+
+
+def test_what_is_left_out_is_told_once_where_a_stream_is_built(tmp_path: Path) -> None:
+    root = fill(tmp_path / "my pictures")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        benchmark(f"folder:{root}")
+    (root / "bee/broken.png").write_bytes(b"x")
+    (root / "cat/notes.txt").write_text("no picture")
+    with pytest.warns(CorestreamWarning) as told:
+        benchmark(f"folder:{root}")
+    (text,) = [str(warning.message) for warning in told]
+    assert text.startswith(f"2 files of {root} were left out, the first bee/broken.png: Unidentified")
+    assert text.endswith(f"; `corestream show 'folder:{root}'` names them all")
+
+
+def test_folders_inside_a_class_are_named_as_skipped(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (tmp_path / "dog/nested").mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "dog/nested/x.png")
+    with pytest.warns(CorestreamWarning, match="1 file of .* was left out, the first dog/nested: a folder"):
+        stream = from_folder(tmp_path)
+    assert [text.partition(": ")[0] for text in stream.skipped] == [str(tmp_path / "dog/nested")]
+    assert stream.describe()["train"] == [16, 16]
+
+
+def test_only_classes_with_images_are_numbered(tmp_path: Path) -> None:
+    for half in ("train", "test"):
+        fill(tmp_path / half)
+        (tmp_path / half / "bat").mkdir()
+    with pytest.warns(CorestreamWarning, match="2 files"):
+        stream = from_folder(tmp_path)
+    assert stream.class_names == tuple(COLOURS)
+    assert (stream.num_classes, [task.classes for task in stream]) == (4, [(0, 1), (2, 3)])
+    assert stream.describe()["test_per_class"] == [{"0": 10, "1": 10}, {"2": 10, "3": 10}]
+    assert [text.partition(": ")[0] for text in stream.skipped] == [
+        str(tmp_path / half / "bat") for half in ("train", "test")
+    ]
+    Image.new("RGB", (9, 9)).save(tmp_path / "test/bat/x.png")
+    with pytest.raises(DataError, match="test/bat: a class without an image in the training folder"):
+        from_folder(tmp_path)
+
+
+def test_a_training_folder_without_a_test_folder_is_told(tmp_path: Path) -> None:
+    fill(tmp_path / "train")
+    fill(tmp_path / "val")
+    with pytest.raises(DataError, match="train/ is there and test/ is not; expected both"):
+        from_folder(tmp_path)
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    (fill(tmp_path) / "dog").rename(tmp_path / "train")
+    assert from_folder(tmp_path).class_names == ("ant", "bee", "cat", "train")
 
 
 def test_a_photograph_taken_sideways_stands_upright(tmp_path: Path) -> None:
@@ -105,7 +161,21 @@ def test_the_stream_does_not_depend_on_where_the_folder_lies(tmp_path: Path) -> 
     assert torch.equal(first[0].train.tensors()[0], second[0].train.tensors()[0])
 
 
-@pytest.mark.parametrize("size", [0, -1, 2.5, True, 10**6])
+def test_an_image_size_of_numpy_is_taken(tmp_path: Path) -> None:
+    assert from_folder(fill(tmp_path), image_size=np.int64(8)).input_shape == (3, 8, 8)
+
+
+def test_the_order_of_a_folder_is_that_of_names_as_text(tmp_path: Path) -> None:
+    for place, name in enumerate(("b/1", "b/10", "b/2", "c/0")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        for copy in "xy":
+            Image.new("RGB", (8, 8), (place * 50,) * 3).save(tmp_path / f"{name}.{copy}.png")
+    stream = from_folder(tmp_path, split="time", num_tasks=4, image_size=8)
+    values = [round(255 * float(task.train.tensors()[0].mean())) for task in stream]
+    assert values == [0, 50, 100, 150]
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, True, "32", 10**6])
 def test_a_wrong_image_size_is_named(tmp_path: Path, size: object) -> None:
     with pytest.raises(ConfigError, match="image_size="):
         from_folder(tmp_path, image_size=size)

@@ -1,3 +1,7 @@
+import json
+import re
+import reprlib
+
 import numpy as np
 import pytest
 import torch
@@ -208,17 +212,34 @@ def test_label_noise_needs_a_task_of_two_classes(images: torch.Tensor, labels: t
         ({"inputs": torch.zeros(5, 3)}, "expected n ≥ 1 inputs"),
         ({"inputs": torch.zeros(600)}, "expected \\[n, C, H, W\\]"),
         ({"targets": torch.zeros(600)}, "whole numbers from 0"),
-        ({"targets": torch.full((600,), -1)}, "whole numbers from 0"),
+        ({"targets": torch.full((600,), -7)}, "whole numbers from 0, got -7"),
+        ({"targets": np.array(["ant", "bee"] * 300)}, "targets=.*expected numbers; numpy.unique"),
         ({"split": "colour"}, "expected one of class, label, time"),
         ({"scenario": "none"}, "expected one of domain, task, class"),
         ({"test_share": 1.0}, "test_share=1.0"),
+        ({"test_share": "0.2"}, "test_share='0.2': expected a share between 0 and 1"),
+        ({"batch_size": 0}, "batch_size=0: expected a whole number of at least 1"),
+        ({"batch_size": "20"}, "batch_size='20': expected a whole number of at least 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5: expected a whole number of at least 1"),
         ({"classes_per_task": 0}, "classes_per_task=0"),
-        ({"split": "time", "num_tasks": 0}, "num_tasks=0: expected at least 1"),
+        ({"classes_per_task": 1.5}, "classes_per_task=1.5: expected a whole number of at least 1"),
+        ({"classes_per_task": "2"}, "classes_per_task='2': expected a whole number of at least 1"),
+        ({"split": "time", "num_tasks": 0}, "num_tasks=0: expected a whole number of at least 1"),
         ({"split": "time", "classes_per_task": 2}, "classes_per_task=2: only split='class' takes it"),
         ({"num_tasks": 3}, "num_tasks=3: only split='time' takes it, and split is 'class'"),
         ({"seed": -1}, "seed is -1; allowed are 0, 1, 2, …"),
+        ({"seed": 1.5}, "seed=1.5: expected a whole number"),
         ({"imbalance_factor": 0.0}, "imbalance_factor=0.0"),
+        ({"imbalance_factor": "0.1"}, "imbalance_factor='0.1'"),
         ({"noise": 2.0}, "noise=2.0"),
+        ({"noise": float("nan")}, "noise=nan"),
+        ({"noise": "0.5"}, "noise='0.5'"),
+        ({"split": "label", "task_labels": ["a", "b"] * 300}, "task_labels=.*'a'.*expected numbers"),
+        ({"test_task_labels": torch.zeros(600)}, "test_task_labels: only split='label' takes them"),
+        (
+            {"split": "label", "task_labels": torch.zeros(600), "test_task_labels": torch.zeros(600)},
+            "test_task_labels: they belong to the samples of `test`",
+        ),
         ({"class_names": ["a"]}, "1 names"),
     ],
 )
@@ -226,6 +247,42 @@ def test_wrong_arguments_are_named(change: dict, message: str) -> None:
     arguments = {"inputs": torch.zeros(600, 3), "targets": torch.arange(600) % 6, **change}
     with pytest.raises(ValueError, match=message):  # ConfigError is one
         from_tensors(arguments.pop("inputs"), arguments.pop("targets"), **arguments)
+
+
+def test_numbers_of_numpy_are_taken_and_recorded_as_plain_ones() -> None:
+    x, y = torch.zeros(600, 3), torch.arange(600) % 6
+    given = {"seed": np.int64(3), "noise": np.float32(0.5), "test_share": np.float32(0.25)}
+    counts = {"batch_size": np.int32(7), "classes_per_task": np.int64(3), "tasks": np.int64(1)}
+    stream = from_tensors(x, y, **given, **counts)
+    plain = from_tensors(x, y, seed=3, noise=0.5, test_share=0.25, batch_size=7, classes_per_task=3, tasks=1)
+    assert json.dumps(stream.describe()) == json.dumps(plain.describe())
+    assert torch.equal(stream[0].train.tensors()[0], plain[0].train.tensors()[0])
+
+
+def test_a_label_that_would_mean_too_many_outputs_is_refused() -> None:
+    y = torch.arange(600) % 6
+    with pytest.raises(DataError, match=r"label 5000000000 would mean 5000000001 outputs; .*numpy\.unique"):
+        from_tensors(torch.zeros(600, 3), y * 10**9)
+    assert from_tensors(torch.zeros(600, 3), y * 1000).num_classes == 5001
+
+
+def test_test_samples_of_a_class_without_training_samples_are_refused(labels: torch.Tensor) -> None:
+    x = torch.zeros(600, 3)
+    with pytest.raises(DataError, match="4 is a class that the training targets do not have"):
+        from_tensors(x, labels % 4, test=(x, labels))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_channels_last_are_refused(labels: torch.Tensor, channels: int) -> None:
+    pictures = np.zeros((600, 8, 8, channels), np.uint8)
+    with pytest.raises(ValueError, match=r"\(600, 8, 8, .\): .*channels first, x\.transpose\(0, 3, 1, 2\)"):
+        from_tensors(pictures, labels)
+    assert from_tensors(pictures.transpose(0, 3, 1, 2), labels).input_shape == (channels, 8, 8)
+
+
+def test_small_maps_of_many_channels_are_taken(labels: torch.Tensor) -> None:
+    for side in (1, 3, 4):
+        assert from_tensors(torch.zeros(600, 16, side, side), labels).input_shape == (16, side, side)
 
 
 class Countdown(IterableDataset):
@@ -259,9 +316,45 @@ def test_items_that_are_no_pairs_are_refused(items: list, kind: str) -> None:
         from_dataset(items)
 
 
+@pytest.mark.parametrize(
+    "label", [0.9, "cat", torch.tensor(1.0), np.float32(2), torch.tensor([0, 1]), None], ids=repr
+)
+def test_labels_of_a_dataset_that_are_no_whole_numbers_are_refused(label: object) -> None:
+    shown = re.escape(reprlib.repr(label))
+    with pytest.raises(DataError, match=rf"item 1 of the dataset has the label {shown}; expected a whole"):
+        from_dataset([(torch.zeros(3), 0), (torch.zeros(3), label)])
+
+
+def test_whole_labels_of_a_dataset_may_be_of_any_kind() -> None:
+    labels = [0, np.int16(1), torch.tensor(0), np.array(1), torch.tensor([0]), np.array([1])]
+    stream = from_dataset([(torch.zeros(3), label) for label in labels])
+    assert stream.describe()["train_per_class"] == [{"0": 2, "1": 2}]
+
+
 def test_a_task_without_test_samples_is_refused() -> None:
-    with pytest.raises(DataError, match="no test samples"):
+    with pytest.raises(DataError, match="task 2 has no test samples; none of its classes has two samples"):
         from_tensors(torch.zeros(4, 3), torch.tensor([0, 0, 2, 3]))
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({}, "task 2 has no test samples; give test samples of class 2 or 3"),
+        ({"split": "time"}, "task 2 has no test samples; give at least 5 test samples, or fewer tasks"),
+        (
+            {
+                "split": "label",
+                "task_labels": torch.tensor([7, 8]).repeat_interleave(20),
+                "test_task_labels": torch.tensor([7, 7]),
+            },
+            "label 8 has no test samples; give test samples with 8 in test_task_labels",
+        ),
+    ],
+)
+def test_a_task_without_samples_in_the_given_test_set_is_told_which(options: dict, advice: str) -> None:
+    x, y = torch.zeros(40, 3), torch.arange(40) % 4
+    with pytest.raises(DataError, match=advice):
+        from_tensors(x, y, test=(x[:2], y[:2]), **options)
 
 
 def test_whole_numbers_reach_the_shelfs_mlp_and_targets_may_be_of_any_integer_type():

@@ -1,5 +1,8 @@
 """A folder of images as a stream: one folder per class, or `train/` and `test/` of them."""
 
+import os
+import shlex
+import warnings
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -10,7 +13,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from corestream.errors import ConfigError, DataError
+from corestream.counts import is_count
+from corestream.errors import ConfigError, CorestreamWarning, DataError
 from corestream.streams.benchmarks.registry import Benchmark, Choice, Number
 from corestream.streams.datasets.reading import MAX_SIDE
 from corestream.streams.grouping import CLASSES_PER_TASK, NUM_TASKS, usual_scenario
@@ -24,9 +28,10 @@ PREFIX = "folder:"
 def from_folder(path: str | PathLike[str], *, image_size: int = 32, **options: Any) -> Stream:
     """A stream of the images under `path`, in colour, resized to `image_size` × `image_size`.
 
-    `options` are those of `from_tensors`. Files that are no readable image are named in `stream.skipped`.
+    `options` are those of `from_tensors`. Files that are no readable image, folders inside a class
+    and classes without an image are left out with a warning, and named in `stream.skipped`.
     """
-    if isinstance(image_size, bool) or not isinstance(image_size, int) or not 1 <= image_size <= MAX_SIDE:
+    if not is_count(image_size) or image_size > MAX_SIDE:
         raise ConfigError(
             f"image_size={image_size!r}: expected a whole number of pixels from 1 to {MAX_SIDE}"
         )
@@ -35,12 +40,23 @@ def from_folder(path: str | PathLike[str], *, image_size: int = 32, **options: A
         raise DataError(f"{root}: no such folder")
     halves = (root / "train").is_dir() and (root / "test").is_dir()
     train_root = root / "train" if halves else root
-    classes = [folder.name for folder in _visible(train_root) if folder.is_dir()]
-    if not classes:
+    folders = [folder.name for folder in _visible(train_root) if folder.is_dir()]
+    if not folders:
         raise DataError(f"{train_root}: holds no folders; expected one folder of images per class")
     skipped: list[str] = []
-    inputs, targets = _read(train_root, classes, image_size, skipped)
-    test = _read(root / "test", classes, image_size, skipped) if halves else None
+    inputs, places = _read(train_root, folders, int(image_size), skipped)
+    occurring, targets = places.unique(return_inverse=True)  # a class without an image gets no output
+    classes = [folders[place] for place in occurring.tolist()]
+    test = None
+    if halves:
+        test_inputs, test_places = _read(root / "test", folders, int(image_size), skipped)
+        unknown = sorted(set(test_places.tolist()) - set(occurring.tolist()))
+        if unknown:
+            name = folders[unknown[0]]
+            raise DataError(f"{root / 'test' / name}: a class without an image in the training folder")
+        test = test_inputs, torch.searchsorted(occurring, test_places)
+    if skipped:
+        _warn_of(skipped, root)
     options.setdefault("name", f"{PREFIX}{root.resolve().name}")
     return from_tensors(inputs, targets, test=test, class_names=classes, skipped=skipped, **options)
 
@@ -83,8 +99,11 @@ def _read(root: Path, classes: list[str], size: int, skipped: list[str]) -> tupl
     if unknown:
         raise DataError(f"{root / unknown[0]}: a class that the training folder does not have")
     for label, name in enumerate(classes):
-        for file in _visible(root / name) if (root / name).is_dir() else ():
+        if not (root / name).is_dir():
+            continue
+        for file in _visible(root / name):
             if file.is_dir():
+                skipped.append(f"{file}: a folder inside a class; its files are not read")
                 continue
             try:
                 pictures.append(_picture(file, size))
@@ -92,10 +111,25 @@ def _read(root: Path, classes: list[str], size: int, skipped: list[str]) -> tupl
                 skipped.append(f"{file}: {type(error).__name__}: {error}")
                 continue
             labels.append(label)
+        if labels[-1:] != [label]:
+            skipped.append(f"{root / name}: a class without a readable image")
     if not pictures:
+        if (root / "train").is_dir() and not (root / "test").is_dir():
+            raise DataError(
+                f"{root}: train/ is there and test/ is not; expected both, or one folder of images per class"
+            )
         raise DataError(f"{root}: holds no readable image")
     images = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
     return images, torch.tensor(labels)
+
+
+def _warn_of(skipped: list[str], root: Path) -> None:
+    left = f"1 file of {root} was" if len(skipped) == 1 else f"{len(skipped)} files of {root} were"
+    first = skipped[0].removeprefix(f"{root}{os.sep}")
+    command = f"corestream show {shlex.quote(f'{PREFIX}{root}')}"
+    warnings.warn(
+        f"{left} left out, the first {first}; `{command}` names them all", CorestreamWarning, stacklevel=3
+    )
 
 
 def _picture(file: Path, size: int) -> np.ndarray:

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from corestream.counts import is_count
 from corestream.errors import ConfigError, DataError
 from corestream.streams.benchmarks.recipe import Group
 from corestream.streams.datasets.dataset import Part
 
 SPLITS = ("class", "label", "time")
 CLASSES_PER_TASK, NUM_TASKS = 2, 5
+ALL_KEPT = (
+    "none of its classes has two samples in it, and the last one stays for training: "
+    "give more samples, larger tasks, or test samples of their own"
+)
 
 
 def usual_scenario(split: str) -> str:
@@ -32,19 +37,21 @@ class Split:
             raise ConfigError(f"split={self.by!r}: expected one of {', '.join(SPLITS)}")
         if (self.by == "label") != (self.task_labels is not None):
             raise ConfigError(f"split={self.by!r}: give task_labels with split='label', and with no other")
+        if self.by != "label" and self.test_task_labels is not None:
+            raise ConfigError(f"test_task_labels: only split='label' takes them, and split is {self.by!r}")
         for name, value, by in (
             ("classes_per_task", self.classes_per_task, "class"),
             ("num_tasks", self.num_tasks, "time"),
         ):
             if value is not None and self.by != by:
                 raise ConfigError(f"{name}={value!r}: only split={by!r} takes it, and split is {self.by!r}")
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value!r}: expected at least 1")
+            if value is not None and not is_count(value):
+                raise ConfigError(f"{name}={value!r}: expected a whole number of at least 1")
 
     def settings(self) -> dict[str, str | int]:
         own: dict[str, dict[str, str | int]] = {
-            "class": {"classes_per_task": self.classes_per_task or CLASSES_PER_TASK},
-            "time": {"num_tasks": self.num_tasks or NUM_TASKS},
+            "class": {"classes_per_task": int(self.classes_per_task or CLASSES_PER_TASK)},
+            "time": {"num_tasks": int(self.num_tasks or NUM_TASKS)},
             "label": {},
         }
         return {"split": self.by, **own[self.by]}
@@ -78,14 +85,26 @@ def groups(
     labels: np.ndarray,
     train: tuple[np.ndarray, np.ndarray],
     test: tuple[np.ndarray, np.ndarray],
+    *,
+    separate_test: bool,
 ) -> list[Group]:
     """The tasks, from (rows, task of each sample) of both halves."""
     made: list[Group] = []
     (rows, tasks), (test_rows, test_tasks) = train, test
     for task in np.unique(tasks[rows]):
         own, tested = rows[tasks[rows] == task], test_rows[test_tasks[test_rows] == task]
-        if len(tested) == 0:
-            raise DataError(f"task {task} has no test samples; give more samples or a larger test share")
         title = f"label {task}" if split.by == "label" else f"task {len(made) + 1}"
-        made.append(Group(tuple(int(label) for label in np.unique(labels[own])), own, tested, title))
+        classes = tuple(int(label) for label in np.unique(labels[own]))
+        if len(tested) == 0:
+            advice = _test_samples_for(split, task, classes) if separate_test else ALL_KEPT
+            raise DataError(f"{title} has no test samples; {advice}")
+        made.append(Group(classes, own, tested, title))
     return made
+
+
+def _test_samples_for(split: Split, task: int, classes: tuple[int, ...]) -> str:
+    if split.by == "class":
+        return f"give test samples of class {' or '.join(str(label) for label in classes)}"
+    if split.by == "label":
+        return f"give test samples with {task} in test_task_labels"
+    return f"give at least {split.num_tasks or NUM_TASKS} test samples, or fewer tasks"

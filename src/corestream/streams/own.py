@@ -1,5 +1,7 @@
 """The user's own data as a stream: tensors, or any dataset of `torch.utils.data`."""
 
+import operator
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,17 +10,21 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
+from corestream.counts import is_count
 from corestream.errors import ConfigError, DataError
 from corestream.streams.benchmarks.recipe import UNIT, rows_stream
 from corestream.streams.datasets.dataset import Dataset, Part
 from corestream.streams.grouping import Split, groups, held_out, usual_scenario
 from corestream.streams.imbalance import keep_counts, long_tail
-from corestream.streams.request import Request
+from corestream.streams.request import Request, is_number
 from corestream.streams.seeds import generator
 from corestream.streams.stream import SCENARIOS, Stream
 
 Values = Tensor | np.ndarray
 Pair = tuple[Values, Values]
+
+CHANNELS = {1, 3, 4}  # of a picture
+MOST_OUTPUTS = 2**20
 
 
 def from_tensors(
@@ -53,10 +59,15 @@ def from_tensors(
     Without `test`, a share of every class of every task is held out by seed. `imbalanced` thins the classes to a
     long tail.
     """
-    how = Split(split, classes_per_task, num_tasks, _labels(task_labels), _labels(test_task_labels))
-    _check("test_share", test_share, 0 < test_share < 1, "a share between 0 and 1")
-    _check("imbalance_factor", imbalance_factor, 0 < imbalance_factor <= 1, "a factor above 0, at most 1")
-    _check("batch_size", batch_size, batch_size >= 1, "at least 1")
+    labels = None if task_labels is None else _numbers("task_labels", task_labels)
+    test_labels = None if test_task_labels is None else _numbers("test_task_labels", test_task_labels)
+    how = Split(split, classes_per_task, num_tasks, labels, test_labels)
+    if test_labels is not None and test is None:
+        raise ConfigError("test_task_labels: they belong to the samples of `test`, which is not given")
+    share, factor = test_share, imbalance_factor
+    _check("test_share", share, is_number(share) and 0 < share < 1, "a share between 0 and 1")
+    _check("imbalance_factor", factor, is_number(factor) and 0 < factor <= 1, "a factor above 0, at most 1")
+    _check("batch_size", batch_size, is_count(batch_size), "a whole number of at least 1")
     chosen = scenario or usual_scenario(split)
     _check("scenario", chosen, chosen in SCENARIOS, f"one of {', '.join(SCENARIOS)}")
     request = Request(
@@ -67,17 +78,19 @@ def from_tensors(
         label_noise=label_noise,
         scenario=chosen,
         tasks=tasks,
-        options={**how.settings(), "test_share": test_share, "imbalance_factor": imbalance_factor},
+        options={**how.settings(), "test_share": float(share), "imbalance_factor": float(factor)},
     )
     train = _part((inputs, targets), "")
-    if noise > 0 and train.images.dtype == torch.int64:
+    if request.noise > 0 and train.images.dtype == torch.int64:
         raise ConfigError(
             f"noise={noise}: the inputs are whole numbers, and N(0, 1) is none; give noise=0, or inputs of floats"
         )
     given = None if test is None else _part(test, "test ")
-    names = _class_names(class_names, train, given)
+    if given is not None:
+        _check_test(train, given)
+    names = _class_names(class_names, int(train.labels.max()))
     data = Dataset(name, train, train if given is None else given, names, skipped=tuple(skipped))
-    return _stream(request, data, how, separate_test=given is not None, batch_size=batch_size)
+    return _stream(request, data, how, separate_test=given is not None, batch_size=int(batch_size))
 
 
 def from_dataset(
@@ -93,7 +106,7 @@ def from_dataset(
 
 def _stream(request: Request, data: Dataset, how: Split, *, separate_test: bool, batch_size: int) -> Stream:
     labels = data.train.labels.numpy()
-    classes = np.union1d(labels, data.test.labels.numpy())
+    classes = np.unique(labels)
     tasks = how.tasks_of(data.train, classes, how.task_labels)
     rows = np.arange(len(labels))
     if separate_test:
@@ -105,25 +118,33 @@ def _stream(request: Request, data: Dataset, how: Split, *, separate_test: bool,
         rows, test_rows, test_tasks = rows[~tested], rows[tested], tasks
     if request.imbalanced:
         largest = int(np.bincount(labels[rows]).max())
-        counts = long_tail(np.unique(labels).tolist(), largest, request.options["imbalance_factor"])
+        counts = long_tail(classes.tolist(), largest, request.options["imbalance_factor"])
         random = generator(request.seed, request.name, "long tail")
         rows = rows[keep_counts(labels[rows], counts, random)]
-    made = groups(how, labels, (rows, tasks), (test_rows, test_tasks))
+    made = groups(how, labels, (rows, tasks), (test_rows, test_tasks), separate_test=separate_test)
     scale = UNIT if data.train.images.dtype == torch.uint8 else None
     return rows_stream(request, data, made, batch_size=batch_size, scale=scale)
 
 
 def _part(pair: Pair, half: str) -> Part:
     """Inputs as they will arrive but for the scale of bytes, labels as int64, once they fit each other."""
-    inputs, targets = (torch.as_tensor(values) for values in pair)
+    inputs, targets = pair
+    inputs, targets = torch.as_tensor(inputs), _numbers(f"{half}targets", targets)
     if targets.dim() != 1 or len(targets) == 0 or inputs.shape[:1] != targets.shape:
         given = f"{half}inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}"
         raise ValueError(f"{given}: expected n ≥ 1 inputs and [n] targets")
-    whole = not (targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool)
-    if not whole or int(targets.to(torch.int64).min()) < 0:
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
         raise ValueError(f"{half}targets: expected whole numbers from 0, got {targets.dtype}")
+    smallest = int(targets.to(torch.int64).min())
+    if smallest < 0:
+        raise ValueError(f"{half}targets: expected whole numbers from 0, got {smallest}")
     if inputs.dim() not in (2, 3, 4):
         raise ValueError(f"{half}inputs {tuple(inputs.shape)}: expected [n, C, H, W], [n, H, W] or [n, D]")
+    if inputs.dim() == 4 and inputs.shape[3] in CHANNELS and not CHANNELS & set(inputs.shape[1:3]):
+        raise ValueError(
+            f"{half}inputs {tuple(inputs.shape)}: expected [n, C, H, W], and this looks like [n, H, W, C]; give channels "
+            "first, x.transpose(0, 3, 1, 2) of an array, x.permute(0, 3, 1, 2) of a tensor"
+        )
     return Part(_stored(inputs.detach().cpu()), targets.cpu().to(torch.int64))
 
 
@@ -136,13 +157,24 @@ def _stored(inputs: Tensor) -> Tensor:
     return shaped.to(torch.float32 if fractional or shaped.dim() == 4 else torch.int64)
 
 
-def _class_names(given: Sequence[str], train: Part, test: Part | None) -> tuple[str, ...]:
-    """The names given, or the numbers; training and test samples must agree in shape and type."""
-    if test is not None and _form(train) != _form(test):
+def _check_test(train: Part, test: Part) -> None:
+    """Training and test samples must agree in shape and type, and in their classes."""
+    if _form(train) != _form(test):
         raise ValueError(f"test inputs are {_form(test)}, training inputs {_form(train)}: expected the same")
-    largest = max(int(part.labels.max()) for part in (train, test) if part is not None)
+    unknown = np.setdiff1d(test.labels.numpy(), train.labels.numpy())
+    if len(unknown):
+        raise DataError(f"test targets: {unknown[0]} is a class that the training targets do not have")
+
+
+def _class_names(given: Sequence[str], largest: int) -> tuple[str, ...]:
+    """The names given, or the numbers up to the largest label."""
     if given and len(given) <= largest:
         raise ValueError(f"class_names: {len(given)} names, but there is a label {largest}")
+    if largest >= MOST_OUTPUTS:
+        raise DataError(
+            f"targets: the label {largest} would mean {largest + 1} outputs; number the classes from 0, "
+            "as numpy.unique(y, return_inverse=True)[1] does"
+        )
     return tuple(given) or tuple(str(label) for label in range(largest + 1))
 
 
@@ -161,7 +193,7 @@ def _gathered(dataset: Any) -> Pair:
             )
         item, label = pair
         inputs.append(_as_tensor(item))
-        labels.append(int(label))
+        labels.append(_label(number, label))
         if inputs[-1].shape != inputs[0].shape:
             shapes = f"{tuple(inputs[-1].shape)}, the first is {tuple(inputs[0].shape)}"
             raise DataError(
@@ -172,8 +204,23 @@ def _gathered(dataset: Any) -> Pair:
     return torch.stack(inputs), torch.tensor(labels)
 
 
-def _labels(given: Values | None) -> Tensor | None:
-    return None if given is None else torch.as_tensor(given)
+def _label(number: int, label: Any) -> int:
+    try:
+        return operator.index(label.item() if hasattr(label, "item") else label)
+    except (TypeError, ValueError, RuntimeError):  # the last two: more than one number
+        raise DataError(
+            f"item {number} of the dataset has the label {reprlib.repr(label)}; expected a whole number from 0"
+        ) from None
+
+
+def _numbers(name: str, values: Values) -> Tensor:
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{name}={reprlib.repr(values)}: expected numbers; numpy.unique(names, return_inverse=True)[1] makes "
+            "them of names"
+        ) from None
 
 
 def _as_tensor(item: Any) -> Tensor:

@@ -1,11 +1,12 @@
 """What somebody asked of a benchmark, checked."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+from corestream.counts import is_count
 from corestream.errors import ConfigError
 
 
@@ -25,22 +26,17 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral):
             raise ConfigError(f"seed={self.seed!r}: expected a whole number")
         if self.seed < 0:
             raise ConfigError(f"seed is {self.seed}; allowed are 0, 1, 2, …")
+        object.__setattr__(self, "seed", int(self.seed))  # NumPy's numbers cannot be written as JSON
         for name in ("noise", "label_noise"):
             share = getattr(self, name)
-            if (
-                isinstance(share, bool)
-                or not isinstance(share, int | float)
-                or not math.isfinite(share)
-                or not 0 <= share <= 1
-            ):
+            if not is_number(share) or not 0 <= share <= 1:
                 raise ConfigError(f"{name}={share!r}: expected a share from 0 to 1, such as 0.6")
-        if self.tasks is not None and (
-            isinstance(self.tasks, bool) or not isinstance(self.tasks, int) or self.tasks < 1
-        ):
+            object.__setattr__(self, name, float(share))
+        if self.tasks is not None and not is_count(self.tasks):
             raise ConfigError(
                 f"tasks={self.tasks!r}: expected a whole number of at least 1, or none for all tasks"
             )
@@ -57,3 +53,8 @@ class Request:
         """What a card and a run's configuration record."""
         shared = {"imbalanced": self.imbalanced, "noise": self.noise, "label_noise": self.label_noise}
         return {**shared, **self.options}
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number, NumPy's included."""
+    return isinstance(value, Real) and not isinstance(value, bool)
