@@ -1,5 +1,6 @@
 from corestream.learners.presets import preset
 from corestream.learners.settings import CoresetSettings, OCSSettings, Settings
+from corestream.streams import BENCHMARKS, Benchmark
 
 
 def values(kind, method, benchmark, imbalanced=False, noisy=False, scenario=None, protocol="paper"):
@@ -82,3 +83,14 @@ def test_on_rotated_digits_everyone_trains_on_five_of_fifty():
 
 def test_a_folder_of_pictures_has_settings():
     assert values(Settings, "finetune", "folder:/pictures").norm == "group"
+
+
+def test_on_a_benchmark_of_ones_own_ocs_has_something_to_choose_from(monkeypatch):
+    for name, own in (("mine", {}), ("small", {"batch_size": 16, "k": 4})):
+        benchmark = Benchmark(name, "for the test", lambda request: None, settings=own)
+        monkeypatch.setitem(BENCHMARKS, name, benchmark)
+    ocs, uniform = values(OCSSettings, "ocs", "mine"), values(CoresetSettings, "uniform", "mine")
+    assert (ocs.batch_size, ocs.k, ocs.sweeps) == (20, 10, 2)
+    assert (uniform.batch_size, uniform.k, uniform.sweeps) == (10, None, 1)
+    ocs = values(OCSSettings, "ocs", "small")  # what it says itself comes first
+    assert (ocs.batch_size, ocs.k, ocs.sweeps) == (16, 4, 2)

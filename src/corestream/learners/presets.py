@@ -197,7 +197,8 @@ def preset(
     values |= IMBALANCED.get(key, {}) if imbalanced else {}
     values |= CLASS_INCREMENTAL.get(key, {}) if scenario == "class" else {}
     if method in ON_OCS_SCHEDULE or protocol == "ocs-schedule":
-        values |= OCS_SCHEDULE.get(key, {})
+        # of batches no larger than k there would be nothing to choose; what a benchmark of one's own says comes first
+        values = values | OCS_SCHEDULE.get(key, {}) if key in SHARED else OCS_SCHEDULE[FOLDER] | values
     if protocol != "ocs-schedule":
         values |= OWN.get(method, {}).get(key, {})
     searched = "ocs" if method in ON_OCS_SCHEDULE else method  # an ablation differs in one thing alone
