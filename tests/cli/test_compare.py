@@ -2,6 +2,10 @@ import json
 
 import pytest
 
+from corestream.studies.results import Result
+from corestream.studies.study import RunSet
+
+REACHED = {"paper": 0.5, "best": 0.75}
 QUICK = ["--tasks", "2", "--sweeps", "1", "--jobs", "1"]
 
 
@@ -53,6 +57,8 @@ def test_a_hyperparameter_goes_to_the_methods_that_have_it(compare, tmp_path):
         (["rotated-digits", "--seeds", "0"], "--seeds"),
         ([], "no benchmark is given"),
         (["rotated-digits", "--methods", " , "], "names nothing"),
+        (["rotated-digits", "--methods", "ocs:bset"], "did you mean 'best'"),
+        (["rotated-digits", "--methods", "finetune,ocs:best"], "ocs has no best settings on rotated-digits"),
     ],
 )
 def test_a_wrong_name_or_value_is_status_2(compare, arguments, message):
@@ -82,3 +88,71 @@ def test_no_jobs_at_all_is_refused(cli, tmp_path):
     answer = cli("compare", "rotated-digits", "--methods", "finetune", "--jobs", "0", "--out", tmp_path)
     assert answer.status == 2
     assert "jobs is 0" in answer.err
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Every run ends at once, at the accuracy of its protocol; returns what was made."""
+    made = []
+
+    def make(self, **how):
+        made.extend(self.configs)
+        return []
+
+    def results(self):
+        return [
+            Result(config.to_dict(), {"average_accuracy": REACHED[config.protocol], "forgetting": 0.1})
+            for config in self.configs
+        ]
+
+    monkeypatch.setattr(RunSet, "make", make)
+    monkeypatch.setattr(RunSet, "results", results)
+    return made
+
+
+def test_rows_are_named_after_the_protocol_that_made_them_and_json_as_they_were_asked_for(compare, ended):
+    answer = compare(
+        "split-cifar100", "--methods", "ocs:best,ocs:paper,uniform+ocs", "--seeds", "1", "--json"
+    )
+    assert answer.status == 0, answer.err
+    found = json.loads(answer.out)["methods"]
+    assert list(found) == ["ocs:best", "ocs:paper", "uniform+ocs"]
+    assert [row["protocol"] for row in found.values()] == ["best", "paper", "paper"]
+    assert [row["accuracy"]["mean"] for row in found.values()] == [75, 50, 50]
+    assert [config.protocol for config in ended] == ["best", "paper", "paper"]
+    plain = "split-cifar100", "--methods", "ocs", "--seeds", "1"
+    assert "ocs:best" in compare(*plain).out
+    assert list(json.loads(compare(*plain, "--json").out)["methods"]) == ["ocs"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "protocols"),
+    [
+        (["--methods", "ocs,uniform+ocs"], ["best", "paper"]),
+        (["--methods", "ocs", "--protocol", "paper"], ["paper"]),
+        (["--methods", "ocs:best,ocs", "--protocol", "paper"], ["best", "paper"]),
+        (["--methods", "ocs,ocs:best"], ["best"]),
+    ],
+)
+def test_a_plain_name_has_the_protocol_of_the_option_else_the_usual_one(compare, ended, asked, protocols):
+    assert compare("split-cifar100", *asked, "--seeds", "1").status == 0
+    assert [config.protocol for config in ended] == protocols
+
+
+def test_an_error_of_all_runs_is_told_once(cli, tmp_path):
+    files = ["--offline", "--data-dir", tmp_path / "empty", "--out", tmp_path / "runs", "--jobs", "1"]
+    answer = cli("compare", "rotated-mnist", "--methods", "uniform,ocs", "--seeds", "2", *files)
+    assert answer.status == 1
+    assert answer.err.count("corestream data fetch mnist") == 1
+    assert "uniform on rotated-mnist seed 0: … and 3 more runs likewise" in answer.err
+
+
+def test_a_warning_of_a_worker_is_told_once(cli, tmp_path):
+    asked = ["--methods", "ocs", "--seeds", "2", "--tasks", "1", "--sweeps", "1", "--warm-start", "99"]
+    where = ["--jobs", "1", "--out", tmp_path, "--device", "cpu"]
+    answer = cli("compare", "rotated-digits", *asked, *where)
+    assert answer.status == 0, answer.err
+    (line,) = [line for line in answer.err.splitlines() if "picked from at random" in line]
+    assert line.startswith(
+        "ocs (sweeps 1, warm start 99) on rotated-digits first task seed 0: all 25 batches"
+    )

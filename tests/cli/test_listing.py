@@ -1,10 +1,12 @@
 import json
+from pathlib import Path
 
 from corestream import learners, streams
 from corestream.cli import listing
 from corestream.cli.paper import ABOUT
 from corestream.cli.progress import title
 from corestream.studies.config import make_config
+from corestream.studies.results import Result
 
 
 def test_every_method_has_a_line(cli):
@@ -75,3 +77,29 @@ def test_a_folder_that_is_not_there_is_told(cli, tmp_path):
     answer = cli("list", "runs", "--out", str(tmp_path / "nosuch"))
     assert answer.status == 1
     assert "there is no folder" in answer.err
+
+
+def test_settings_are_those_of_the_scenario(cli):
+    asked = ["list", "settings", "ocs", "--benchmark", "split-cifar100", "--json"]
+    task, classes = (json.loads(cli(*asked, "--scenario", name).out) for name in ("task", "class"))
+    assert (task["capacity"], classes["capacity"]) == (100, 1000)
+    assert cli(*asked, "--scenario", "domain").status == 2
+
+
+def test_a_folder_without_runs_is_told_in_a_line(cli, tmp_path):
+    answer = cli("list", "runs", "--out", tmp_path)
+    assert (answer.status, answer.out.replace("\n", "")) == (0, f"no run in {tmp_path} has ended or failed")
+
+
+def test_a_run_of_an_older_version_is_told_apart(capsys, monkeypatch, tmp_path):
+    config = make_config("rotated-digits", "finetune").to_dict()
+    found = [
+        Result(config, {"average_accuracy": 0.5}, folder=Path(name), older=older)
+        for name, older in (("a", True), ("b", False))
+    ]
+    monkeypatch.setattr(listing, "read_runs", lambda out: found)
+    listing.runs(tmp_path)
+    lines = " ".join(capsys.readouterr().out.split())
+    assert lines == (
+        "a finetune on rotated-digits seed 0: 50.0 % (of an older version) b finetune on rotated-digits seed 0: 50.0 %"
+    )

@@ -214,3 +214,12 @@ def test_such_a_table_takes_no_number_of_jobs(cli):
     answer = cli("paper", "table5", "--jobs", "2")
     assert answer.status == 2
     assert "takes no --jobs: its seeds are 5, 6, 7, and each run is timed alone" in answer.err
+
+
+@pytest.mark.parametrize("name", ["table2", "ledger"])
+def test_results_in_a_file_are_refused_before_anything_runs(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "kept.json"
+    file.write_text("{}")
+    with pytest.raises(ConfigError, match=r"kept\.json is no folder; --results names the folder"):
+        corestream("paper", name, "--offline", "--results", str(file), "--out", str(tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == [file]

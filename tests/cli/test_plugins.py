@@ -127,6 +127,9 @@ def test_a_report_does_not_need_the_code_of_its_runs(cli, own, tmp_path, monkeyp
     monkeypatch.delenv("CORESTREAM_IMPORT")
     answer = cli("report", out)
     assert answer.status == 0, answer.err
+    assert "first on rotated-digits first task seed" in " ".join(
+        cli("list", "runs", "--out", out).out.split()
+    )
 
 
 def test_files_of_one_name_are_told_apart(cli, own, tmp_path, monkeypatch):
@@ -147,3 +150,19 @@ def test_a_file_that_cannot_be_imported_is_named(cli, own):
     answer = cli("list", "methods")
     assert answer.status == 2
     assert "own.py, which cannot be imported: ModuleNotFoundError" in answer.err
+
+
+def test_a_file_that_takes_a_methods_name_is_refused(cli, own):
+    own.write_text(OWN.replace('Method("first"', 'Method("ocs"'))
+    answer = cli("list", "methods")
+    assert answer.status == 2
+    assert "there is a method 'ocs' already; give this one another name" in answer.err
+
+
+def test_what_fails_in_a_file_of_ones_own_is_told_with_its_line(cli, own, tmp_path):
+    own.write_text(OWN.replace("torch.arange(min(k, len(samples)))", "nowhere"))
+    line = 1 + OWN[: OWN.index("return torch.arange")].count("\n")
+    asked = ["--methods", "first", "--seeds", "1", "--tasks", "1", "--sweeps", "1"]
+    answer = cli("compare", "rotated-digits", *asked, "--out", tmp_path / "runs", "--device", "cpu")
+    assert answer.status == 1
+    assert f"failed: NameError: name 'nowhere' is not defined (own.py:{line})" in answer.err

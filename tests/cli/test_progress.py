@@ -128,3 +128,20 @@ def test_all_runs_are_made_and_told_where_nobody_reads_their_progress(tmp_path):
     os.close(writing)
     assert answer.returncode == 0
     assert json.loads(answer.stdout)["methods"]["finetune"]["runs"] == 2
+
+
+def test_equal_errors_are_told_once_and_others_by_themselves(monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr(progress, "Console", lambda file: Console(file=written, width=160))
+    with RunDisplay(4) as display:
+        for seed, error in enumerate(["no files", "no memory", "no files", "no files"]):
+            display.ended(Outcome(RunConfig("rotated-digits", "ocs", seed=seed), "failed", error), None)
+    assert written.getvalue().splitlines() == [
+        "[1/4] ocs on rotated-digits seed 0, failed: no files",
+        "[2/4] ocs on rotated-digits seed 1, failed: no memory",
+        "ocs on rotated-digits seed 0: … and 2 more runs likewise",
+    ]
+
+
+def test_the_first_task_alone_is_not_counted():
+    assert title(make_config("rotated-digits", "ocs", tasks=1)) == "ocs on rotated-digits first task seed 0"

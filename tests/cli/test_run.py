@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -172,5 +174,17 @@ def test_a_card_that_is_not_there_is_told(cli, tmp_path):
     alone = cli("run", *stream, "--method", "finetune")
     assert (alone.status, words in alone.err) == (2, True)
     several = cli("compare", *stream, "--methods", "finetune", "--seeds", "2")
-    assert (several.status, several.err.count(f"failed: {words}")) == (2, 2)
+    assert (several.status, several.err.count(f"failed: {words}")) == (2, 1)
+    assert "… and 1 more run likewise" in several.err
     assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_warning_is_one_line_and_told_once(tmp_path):
+    """In a process of its own, where no test looks at warnings."""
+    asked = ["run", "rotated-digits", "--method", "ocs", "--warm-start", "99", *QUICK, "--out", tmp_path]
+    answer = subprocess.run(
+        [sys.executable, "-m", "corestream", *map(str, asked)], capture_output=True, text=True, check=True
+    )
+    (line,) = [line for line in answer.stderr.splitlines() if "picked from at random" in line]
+    assert line.startswith("corestream: all 25 batches of this task")
+    assert "UserWarning" not in answer.stderr

@@ -90,3 +90,11 @@ def test_a_sheet_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         run("rotated-digits", "--tasks", "1", "--sheet", str(tmp_path / "file" / "sheet.png"))
+
+
+def test_one_task_and_one_class_are_not_told_in_the_plural(tmp_path: Path) -> None:
+    (tmp_path / "pictures" / "ant").mkdir(parents=True)
+    for number in range(5):
+        Image.new("RGB", (9, 9)).save(tmp_path / "pictures" / "ant" / f"{number}.png")
+    sheet = ("--sheet", str(tmp_path / "sheet.png"), "--image-size", "8")
+    assert ": 1 task, 1 class, " in run(f"folder:{tmp_path / 'pictures'}", *sheet)

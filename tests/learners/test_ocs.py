@@ -982,6 +982,7 @@ def test_a_state_of_dict_inputs_survives_safetensors(draw):
         ({"score_mode": "test"}, "score_mode must be None, 'train' or 'eval', got 'test'"),
         ({"single_pass": "yes"}, "single_pass must be True, False or 'auto', got 'yes'"),
         ({"weights": (1.0, 1.0)}, "weights must be three numbers"),
+        ({"weights": (0, 0, 0)}, "not all of them 0"),
         ({"parameters": ["nobody"]}, "the model has no parameter or module named 'nobody'"),
         ({"lr_decay": 2.0}, "lr_decay must be in"),
     ],

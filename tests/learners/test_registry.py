@@ -1,12 +1,14 @@
+import sys
 from dataclasses import replace
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
-from corestream import learners
+from corestream import ReplayMemory, learners
 from corestream.errors import ConfigError
-from corestream.learners.registry import METHODS
+from corestream.learners.registry import METHODS, Method
+from corestream.learners.settings import CoresetSettings
 
 NAMES = (
     "finetune multitask ewc stable-sgd a-gem er-reservoir uniform icarl kmeans-features kmeans-embedding "
@@ -111,3 +113,84 @@ def test_a_variant_has_the_values_of_the_method_it_is_like(monkeypatch):
     for benchmark in ("rotated-mnist", "split-cifar100"):
         assert learners.settings("mine", benchmark) == learners.settings("ocs", benchmark)
         assert learners.settings("other", benchmark).batch_size == 10
+
+
+class Own(learners.Coreset):
+    """Chooses what a test hands it."""
+
+    chosen = None
+
+    def choose(self, samples, k):
+        return self.chosen
+
+
+OWN = Method("own", "a method of one's own", Own, CoresetSettings, "shares", "class")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [replace(OWN, name="ocs"), replace(METHODS["ocs"], summary="mine"), replace(OWN, name="uniform")],
+)
+def test_a_method_that_there_is_is_not_replaced(method):
+    before = dict(METHODS)
+    with pytest.raises(ConfigError, match=f"there is a method '{method.name}' already"):
+        learners.register(method)
+    assert before == METHODS
+
+
+def test_the_same_method_may_be_registered_again_and_its_file_imported_twice(monkeypatch, tmp_path):
+    monkeypatch.setitem(METHODS, "own", OWN)
+    learners.register(METHODS["ocs"])
+    learners.register(replace(OWN, summary="written anew"))
+    assert METHODS["own"].summary == "written anew"
+    for name in ("once", "twice"):  # a file under two names makes two classes
+        module = ModuleType(name)
+        module.__file__ = __file__
+        monkeypatch.setitem(sys.modules, name, module)
+        twin = type("Own", (Own,), {"__module__": name, "__qualname__": "Own"})
+        learners.register(replace(OWN, learner=twin))
+        assert METHODS["own"].learner is twin
+    elsewhere = type("Own", (Own,), {"__module__": "elsewhere"})
+    with pytest.raises(ConfigError, match="there is a method 'own' already"):
+        learners.register(replace(OWN, learner=elsewhere))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"keeps": "share"}, "keeps of method 'own' is 'share'; allowed is 'shares' or 'reservoir' or None"),
+        ({"balance": "task"}, "balance of method 'own' is 'task'; allowed is 'class' or None"),
+    ],
+)
+def test_a_memory_is_kept_in_a_way_that_there_is(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        learners.register(replace(OWN, **wrong))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (None, "NoneType"),
+        ([0, 1], "list"),
+        (torch.ones(3), r"a tensor of torch\.float32 and shape \[3\]"),
+        (torch.tensor([0, 9]), "the place 9"),
+        (torch.tensor([-2]), "the place -2"),
+    ],
+)
+def test_what_choose_returns_is_checked(model, sgd, chosen, words):
+    learner = Own(model, sgd(model), ReplayMemory(6))
+    learner.chosen = chosen
+    learner.observe(torch.randn(9, 4), torch.arange(9) % 3)
+    with pytest.raises(
+        (TypeError, ValueError),
+        match=f"choose returned {words}; expected a tensor of places among the 9 candidates",
+    ):
+        learner.end_task()
+
+
+def test_choose_may_leave_places_empty(model, sgd):
+    learner = Own(model, sgd(model), ReplayMemory(6))
+    learner.chosen = torch.tensor([4, -1])
+    learner.observe(torch.randn(9, 4), torch.arange(9) % 3)
+    learner.end_task()
+    assert len(learner.memory) == 6

@@ -25,6 +25,7 @@ from corestream.learners.settings import CoresetSettings, EWCSettings, MemorySet
         (OCSSettings, "tau", -1, "numbers from 0"),
         (OCSSettings, "reference", 0, "'memory', 'replay' or a whole number from 1"),
         (OCSSettings, "weights", (1.0, 1.0), "three finite numbers"),
+        (OCSSettings, "weights", (0.0, 0.0, 0.0), "three finite numbers, .*, not all of them 0"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_what_is_allowed(kind, name, value, allowed):

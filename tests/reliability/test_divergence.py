@@ -21,7 +21,7 @@ def test_a_diverged_run_is_marked_with_task_and_step_and_stays_marked(corestream
     found = json.loads(first.stdout)
     assert found["status"] == "diverged"
     assert found["average_accuracy"] is None
-    assert "task 0, step " in found["note"]
+    assert "task 1, step " in found["note"]
     again = corestream.run(*command, "--json")
     assert (again.returncode, again.stdout) == (1, first.stdout)
 

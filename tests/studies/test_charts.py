@@ -29,6 +29,13 @@ def test_ticks_are_few_and_hold_the_values(low: float, high: float) -> None:
     assert 2 <= len(ticks) <= 6
 
 
+@pytest.mark.parametrize(("value", "ticks"), [(100, [99, 100]), (20, [19, 20]), (0, [0, 1])])
+def test_an_accuracy_that_never_changes_has_an_axis_that_ends_at_100(
+    value: float, ticks: list[float]
+) -> None:
+    assert _ticks(value, value) == ticks
+
+
 def test_classes_are_in_the_order_of_their_numbers() -> None:
     svg = ElementTree.fromstring(class_chart({"10": 0.5, "2": 0.5}, {"0": 1.0}, colour=1, label="x"))
     assert [text.text for text in svg.findall("text")] == ["0", "2", "10"]

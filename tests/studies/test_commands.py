@@ -1,11 +1,12 @@
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from corestream.cli import app
-from corestream.studies.commands import command_of, row_command
+from corestream.studies.commands import command_of, own_words, row_command
 from corestream.studies.config import RunConfig, make_config
 
 CASES: list[dict[str, Any]] = [
@@ -63,3 +64,14 @@ def test_the_papers_settings_are_named_where_ours_are_the_default() -> None:
     assert "--protocol paper" in command_of(papers)
     assert "--protocol" not in command_of(ours)
     assert "--protocol" not in command_of(make_config("split-cifar100", "uniform", protocol="paper"))
+
+
+@pytest.mark.parametrize("unknown", [{"method": "mine"}, {"benchmark": "ours"}])
+def test_settings_of_what_is_unknown_here_are_in_its_command_and_not_in_words(
+    unknown: dict[str, str],
+) -> None:
+    known = make_config("rotated-digits", "ocs", overrides={"tau": 3.0})
+    assert own_words(known) == ["tau 3"]
+    config = replace(known, **unknown)
+    assert own_words(config) == []
+    assert "--tau 3" in command_of(config)

@@ -202,7 +202,9 @@ def test_the_usual_scenario_of_a_folder_follows_its_split(pictures):
 def write_record(path, **more):
     config = make_config("rotated-digits", "ocs").to_dict()
     write_json(path, {"config": config, "environment": {}, **more})
-    return {number: sha256(canonical({"format": number, **config}))[:16] for number in (1, FORMAT - 1, FORMAT)}
+    return {
+        number: sha256(canonical({"format": number, **config}))[:16] for number in (1, FORMAT - 1, FORMAT)
+    }
 
 
 def test_a_written_digest_is_that_of_its_own_format(tmp_path):
@@ -216,3 +218,12 @@ def test_a_record_without_a_format_is_of_the_first(tmp_path):
     path = tmp_path / "config.json"
     digests = write_record(path)
     assert written_digest(path) == digests[1]
+
+
+def test_the_best_settings_are_refused_where_none_were_searched():
+    with pytest.raises(
+        ConfigError,
+        match=r"^finetune has no best settings on rotated-digits; give paper or ocs-schedule$",
+    ):
+        make_config("rotated-digits", "finetune", protocol="best")
+    assert make_config("rotated-mnist", "ocs", protocol="best").protocol == "best"

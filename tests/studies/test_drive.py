@@ -5,7 +5,7 @@ from corestream.studies.config import make_config
 from corestream.studies.drive import Driver, Options
 from corestream.studies.events import EventLog, read_events
 from corestream.studies.run import make_run
-from corestream.studies.stopping import StopRequest
+from corestream.studies.stopping import Interrupted, StopRequest
 from corestream.studies.study import _seconds
 
 
@@ -82,3 +82,13 @@ def test_a_damaged_log_keeps_no_run_from_going_on(config, tmp_path, clock):
     log = tmp_path / "events.jsonl"
     log.write_text("damaged\n" + log.read_text())
     assert Process(config, tmp_path, clock).run.position.step == 1
+
+
+def test_who_stops_a_run_is_told_the_task_counted_from_1(config, tmp_path, clock):
+    process = Process(config, tmp_path, clock)
+    process.step(4)
+    with pytest.raises(Interrupted, match="interrupted at task 2, step 4; the same command continues"):
+        process.driver._stop(2)
+    process.step(2)
+    with pytest.raises(Interrupted, match="interrupted at task 2, step 6"):
+        process.driver._stop(2)

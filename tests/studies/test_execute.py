@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 
 import pytest
@@ -68,8 +69,22 @@ def test_what_is_raised_is_recorded_with_its_traceback(config, tmp_path, monkeyp
     with pytest.raises(ZeroDivisionError):
         execute.execute(config, tmp_path, ONE_THREAD)
     last = read_events(tmp_path / config.digest())[-1]
-    assert (last["event"], last["error"]) == ("failed", "ZeroDivisionError: on purpose")
+    line = fail.__code__.co_firstlineno + 1
+    words = f"ZeroDivisionError: on purpose (test_execute.py:{line})"
+    assert (last["event"], last["error"]) == ("failed", words)
     assert "in fail" in last["traceback"]
+
+
+def test_an_error_inside_a_library_is_placed_where_it_was_called():
+    with pytest.raises(ValueError, match="batch_size") as told:
+        torch.nn.functional.cross_entropy(torch.zeros(2, 3), torch.zeros(5, dtype=torch.long))
+    assert re.search(r"\(test_execute\.py:\d+\)$", execute.described(told.value))
+
+
+def test_an_error_of_corestream_says_what_is_wrong_and_no_place():
+    with pytest.raises(ConfigError) as told:
+        make_config("rotated-digits", "osc")
+    assert execute.described(told.value) == f"ConfigError: {told.value}"
 
 
 def test_a_result_of_another_configuration_is_refused(config, tmp_path):

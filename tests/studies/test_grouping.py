@@ -62,9 +62,14 @@ def test_a_row_means_the_same_under_every_condition() -> None:
     assert ("ocs", "rotated-mnist --noise 0.6") not in table.cells
 
 
-def test_what_is_cut_short_is_no_whole_run() -> None:
-    table = table_of([run("ocs", 0), run("ocs", 0, tasks=2)])
-    assert set(table.rows) == {"ocs (tasks None)", "ocs (tasks 2)"}
+def test_streams_of_different_length_have_columns_of_their_own() -> None:
+    table = table_of([run("ocs", 0, tasks=2), run("ocs", 0, tasks=1), run("ocs", 0)])
+    assert table.rows == ("ocs",)
+    assert table.conditions == ("rotated-mnist", "rotated-mnist --tasks 1", "rotated-mnist --tasks 2")
+    reasons = [table.cells["ocs", condition].not_comparable for condition in table.conditions]
+    assert reasons == ["", "only the first task", "only the first 2 tasks"]
+    papers = [table.cells["ocs", condition].paper["accuracy"].mean for condition in table.conditions]
+    assert papers == [82.5, 82.5, 82.5]
 
 
 def test_settings_of_an_unknown_method_are_named_where_they_part_rows() -> None:
@@ -115,7 +120,8 @@ def test_settings_are_named_for_ones_own_pictures_too(tmp_path) -> None:
 
 
 def test_equal_settings_under_another_name_count_under_the_papers() -> None:
-    twice = [make_config("rotated-digits", "ocs", protocol=name).to_dict() for name in ("best", "paper")]
+    names = ("ocs-schedule", "paper")
+    twice = [make_config("rotated-digits", "ocs", protocol=name).to_dict() for name in names]
     table = table_of(
         [Result(config, {"average_accuracy": 0.5, "forgetting": 0.1, "matrix": []}) for config in twice]
     )

@@ -50,5 +50,5 @@ def test_the_note_tells_samples_cuts_and_holes(make_result: Any) -> None:
     cut = make_result("ocs", tasks=3)
     sampled = Result({**cut.config, "tasks": 3}, cut.accuracy, files_note="svhn: a sample")
     assert note_on(table({"ocs": [sampled]}, expected=2)) == (
-        "only the first 3 tasks; svhn: a sample; 1 runs are not in it"
+        "only the first 3 tasks; svhn: a sample; 1 run is not in it"
     )

@@ -40,3 +40,17 @@ def test_forgetting_just_below_zero_is_zero_in_a_matrix_too() -> None:
     )
     table = Table("t", "T", ("ocs",), ("a",), ("accuracy", "forgetting"), {("ocs", "a"): cell})
     assert grids(table)[0].rows[0][1].text == "80.0, F 0.00"
+
+
+def test_a_reason_of_some_columns_alone_names_them() -> None:
+    measured = {"accuracy": Measured(80, 1, 2)}
+    cells = {
+        ("ocs", "a"): Cell(measured),
+        ("ocs", "a --tasks 1"): Cell(measured, not_comparable="only the first task"),
+    }
+    table = Table("t", "T", ("ocs",), ("a", "a --tasks 1"), ("accuracy", "forgetting"), cells)
+    assert grids(table)[0].notes == ("a --tasks 1: only the first task",)
+    table = Table(
+        "t", "T", ("ocs",), ("a --tasks 1",), ("accuracy", "forgetting"), dict([*cells.items()][1:])
+    )
+    assert grids(table)[0].notes == ("only the first task",)

@@ -85,10 +85,11 @@ def test_times_of_two_devices_are_not_mixed() -> None:
 
 
 def test_a_larger_memory_brings_as_many_candidates_unless_they_are_said() -> None:
-    assert make_config("split-cifar100", "ocs", overrides={"capacity": 400}).settings["candidates"] == 400
-    assert make_config("split-cifar100", "ocs", overrides={"capacity": 100}).settings["candidates"] == 250
-    said = {"capacity": 400, "candidates": 30}
-    assert make_config("split-cifar100", "ocs", overrides=said).settings["candidates"] == 30
+    def candidates(**overrides: int) -> int:
+        return make_config("split-cifar100", "uniform", overrides=overrides).settings["candidates"]
+
+    assert (candidates(capacity=400), candidates(capacity=100)) == (400, 250)
+    assert candidates(capacity=400, candidates=30) == 30
     (config,) = make_plan(study("class-incremental"), [0]).configs["icarl", "split-cifar100 --scenario class"]
     assert (config.settings["capacity"], config.settings["candidates"]) == (1000, 1000)
 
@@ -121,3 +122,13 @@ def test_no_task_at_all_is_refused_and_not_taken_for_all() -> None:
 def test_a_method_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean 'ocs'"):
         make_plan(study("table2").with_methods(["osc"]), seeds=[0])
+
+
+def test_a_study_moved_to_another_benchmark_leaves_the_best_settings_behind():
+    labels = {row.label for row in STUDIES["table1"].rows}
+    moved = STUDIES["table1"].on("rotated-digits")
+    assert labels - {row.label for row in moved.rows} == {"ocs:best"}
+    assert make_plan(moved, [0]).all_configs()
+    assert {row.label for row in STUDIES["table1"].on("split-cifar100").rows} == labels
+    with pytest.raises(ConfigError, match="ocs has no best settings on rotated-digits"):
+        make_plan(moved.with_methods(["ocs:best"]), [0])

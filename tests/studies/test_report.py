@@ -71,10 +71,19 @@ def test_the_page_holds_table_curves_forgetting_noise_classes_pictures_and_comma
     assert "corestream run rotated-digits --method ocs --seed 1 --noise 0.6" in html
 
 
+def test_a_legend_names_the_rows_of_its_section_alone(page: Path) -> None:
+    legends = re.findall(r'<ul class="legend">(.*?)</ul>', page.read_text())
+    assert [re.findall(r"</span>([^<]+)</li>", legend) for legend in legends] == [
+        ["uniform", "ocs"],
+        ["ocs", "finetune"],
+    ]
+
+
 def test_diverged_and_missing_runs_are_told(page: Path) -> None:
     html = page.read_text()
     assert "loss is NaN at task 2" in html
     assert "1 diverged, 1 missing" in html
+    assert "1 run is not in these means" in html
 
 
 def test_text_from_outside_is_escaped(make_result: Any, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_the_share_done_rises_from_zero_to_one(tmp_path):
 
 def test_a_batch_that_a_task_cannot_fill_is_refused(tmp_path):
     config = make_config("rotated-digits", "finetune", overrides={"batch_size": 1298})
-    with pytest.raises(ConfigError, match=r"batch_size is 1298; task 0 has only 1,297 training samples"):
+    with pytest.raises(ConfigError, match=r"batch_size is 1298; task 1 has only 1,297 training samples"):
         make_run(config, tmp_path)
     whole = make_config("rotated-digits", "finetune", tasks=1, overrides={"batch_size": 1297, "sweeps": 1})
     assert work(whole, tmp_path / "whole").position.step == 1
@@ -123,7 +123,7 @@ def test_a_batch_that_a_task_cannot_fill_is_refused(tmp_path):
 
 def test_a_later_task_that_cannot_fill_a_batch_is_found_before_the_first_step(tmp_path):
     config = make_config("rotated-digits", "finetune", seed=1, imbalanced=True, overrides={"batch_size": 350})
-    with pytest.raises(ConfigError, match="task 1 has only 343 training samples"):
+    with pytest.raises(ConfigError, match="task 2 has only 343 training samples"):
         make_run(config, tmp_path)
 
 

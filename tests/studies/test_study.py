@@ -10,6 +10,7 @@ from corestream.studies.drive import Options
 from corestream.studies.events import EventLog
 from corestream.studies.execute import execute
 from corestream.studies.files import canonical, sha256
+from corestream.studies.grouping import table_of
 from corestream.studies.pool import Outcome, Watcher
 from corestream.studies.study import RunSet, make_alone, read_run, read_runs
 from corestream.studies.tables import make_cell
@@ -59,7 +60,7 @@ def test_a_diverged_run_is_no_number(two):
     execute(diverging, two.out, Options(threads=1))
     result = read_run(two.out / diverging.digest())
     assert result.status == "diverged"
-    assert "task 0, step" in result.note
+    assert result.note.startswith("task 1, step")
     assert result.accuracy["average_accuracy"] is None
     assert make_cell([result]).measured == {}
 
@@ -100,7 +101,16 @@ def old(two):
 
 def test_a_run_of_an_older_format_is_read(two, old):
     (result,) = read_runs(two.out)
-    assert (result.status, result.folder) == ("done", old)
+    assert (result.status, result.folder, result.older) == ("done", old, True)
+
+
+def test_of_two_runs_of_one_configuration_the_one_of_now_is_shown(two, old):
+    execute(two.configs[0], two.out, Options(threads=1))
+    folders = {two.out / two.configs[0].digest(): False, old: True}
+    assert {result.folder: result.older for result in read_runs(two.out)} == folders
+    for results in (read_runs(two.out), read_runs(two.out)[::-1]):
+        (cell,) = table_of(results).cells.values()
+        assert [(result.seed, result.older) for result in cell.results] == [(0, False)]
 
 
 def test_a_run_of_an_older_format_is_never_taken_for_one_of_now(two, old):

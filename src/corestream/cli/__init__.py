@@ -5,16 +5,17 @@ import sys
 import warnings
 from collections.abc import Callable
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from corestream import __version__
 from corestream.cli import compare, data, demo, listing, paper, report, run, show
 from corestream.cli.hyperparameters import with_hyperparameters
-from corestream.errors import ConfigError, CorestreamError, CorestreamWarning
+from corestream.errors import ConfigError, CorestreamError
 from corestream.plugins import import_plugins
 from corestream.studies.stopping import Interrupted
+from corestream.studies.warned import is_own
 
 app = typer.Typer(
     name="corestream",
@@ -63,7 +64,7 @@ def main() -> None:
     """0 done, 1 failed, 2 wrong name or option, 130 and 143 after SIGINT and SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
-    warnings.formatwarning = _format_warning
+    warnings.formatwarning = _warning_format()
     try:
         app()
     except Interrupted as interruption:
@@ -82,15 +83,14 @@ def _leave(signum: int, frame: FrameType | None) -> None:
     sys.exit(128 + signum)
 
 
-def _format_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-    *,
-    usual: Callable[..., str] = warnings.formatwarning,
-) -> str:
-    if issubclass(category, CorestreamWarning):
-        return f"corestream: {message}\n"
-    return usual(message, category, filename, lineno, line)
+def _warning_format(usual: Callable[..., str] = warnings.formatwarning) -> Callable[..., str]:
+    told: set[str] = set()
+
+    def text_of(message: Warning | str, category: type[Warning], filename: str, *more: Any) -> str:
+        if not is_own(category, filename):
+            return usual(message, category, filename, *more)
+        words = "" if str(message) in told else f"corestream: {message}\n"
+        told.add(str(message))  # Python's own list of them is cleared whenever a library sets a filter
+        return words
+
+    return text_of

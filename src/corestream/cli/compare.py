@@ -8,15 +8,15 @@ import typer
 from rich.console import Console
 
 from corestream.cli import options as opt
-from corestream.cli.progress import RunDisplay, stream_title, title
+from corestream.cli.progress import RunDisplay, stream_title
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, check_method, make_config
+from corestream.studies.design import row_name
 from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
 from corestream.studies.loggers import check_loggers
 from corestream.studies.names import check_name
-from corestream.studies.pool import Outcome
 from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
 
@@ -28,7 +28,10 @@ def compare(
     *,
     benchmark: opt.Benchmark = None,
     methods: Annotated[
-        str | None, typer.Option(help=f"Names, with commas between; otherwise {','.join(METHODS)}.")
+        str | None,
+        typer.Option(
+            help=f"Names, with commas between, or NAME:PROTOCOL as ocs:best; otherwise {','.join(METHODS)}."
+        ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help=f"How many, from 0 on; otherwise {SEEDS}.", min=1)] = None,
     config: opt.Config = None,
@@ -61,21 +64,23 @@ def compare(
     runs = RunSet([config for group in configs.values() for config in group], out)
     how = Options(data_dir, offline, checkpoint_every, check_loggers(opt.split_names(log) or ()))
     with RunDisplay(len(runs.missing())) as display:
-        outcomes = runs.make(jobs=jobs, options=how, watcher=display)
+        runs.make(jobs=jobs, options=how, watcher=display)
     table = _table(configs, runs)
     if as_json:
         typer.echo(json.dumps(_plain(table, configs, out)))
     else:
         Console().print(to_terminal(table))
-    _complain(outcomes)
     if not table.whole:
         raise typer.Exit(1)
 
 
 def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, list[RunConfig]]:
-    """A hyperparameter goes to every method that has it, `[settings.METHOD]` of a file to that one alone."""
+    """By the name asked for. A hyperparameter goes to every method that has it, `[settings.METHOD]` of a file to that one alone."""
     choices = dict(values)
-    names = [check_method(name) for name in choices.pop("methods", METHODS)]
+    usual = choices.pop("protocol", None)
+    asked = {name: name.partition(":") for name in choices.pop("methods", METHODS)}
+    rows = {name: (check_method(method), protocol or usual) for name, (method, _, protocol) in asked.items()}
+    names = list(dict.fromkeys(method for method, _ in rows.values()))
     seeds, tables = choices.pop("seeds", SEEDS), choices.pop("settings")
     own = {check_method(name): table for name, table in tables.items() if isinstance(table, dict)}
     if not names:
@@ -88,45 +93,46 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
     fields = {name: {*config.settings, *config.options} for name, config in plain.items()}
     for name in shared:
         check_name("option for these methods", name, sorted(set().union(*fields.values())))
-    configs = {}
-    for name in names:
-        asked = {key: value for key, value in shared.items() if key in fields[name]}
-        one = {**choices, "method": name, "settings": own.get(name, {})}
-        configs[name] = [configure({**one, "seed": seed}, asked) for seed in range(seeds)]
+    configs: dict[str, list[RunConfig]] = {}
+    for name, (method, protocol) in rows.items():
+        given = {key: value for key, value in shared.items() if key in fields[method]}
+        one = {**choices, "method": method, "protocol": protocol, "settings": own.get(method, {})}
+        group = [configure({**one, "seed": seed}, given) for seed in range(seeds)]
+        if _label(group) not in map(_label, configs.values()):  # "ocs" may be "ocs:best"
+            configs[name] = group
     return configs
+
+
+def _label(group: list[RunConfig]) -> str:
+    return row_name(group[0].method, group[0].protocol)
 
 
 def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
     made = runs.results()
     condition = stream_title(next(iter(configs.values()))[0])
     cells = {
-        (name, condition): make_cell(
-            [one for one in made if one.config["method"] == name], expected=len(group)
+        (label, condition): make_cell(
+            [one for one in made if row_name(one.config["method"], one.config["protocol"]) == label],
+            expected=len(group),
         )
-        for name, group in configs.items()
+        for label, group in zip(map(_label, configs.values()), configs.values(), strict=True)
     }
-    return Table("compare", condition, tuple(configs), (condition,), ("accuracy", "forgetting"), cells)
+    rows = tuple(label for label, _ in cells)
+    return Table("compare", condition, rows, (condition,), ("accuracy", "forgetting"), cells)
 
 
 def _plain(table: Table, configs: dict[str, list[RunConfig]], out: Path) -> dict[str, Any]:
-    """For programs: mean and sd of each metric, how many runs are in them, and where they are."""
+    """For programs, by the names that they asked for: mean and sd of each metric, how many runs are in them, and where they are."""
     methods = {}
-    for (name, _), cell in table.cells.items():
+    for (name, group), cell in zip(configs.items(), table.cells.values(), strict=True):
         means = {metric: {"mean": found.mean, "sd": found.sd} for metric, found in cell.measured.items()}
         methods[name] = {
             **means,
+            "protocol": group[0].protocol,
             "runs": cell.done,
             "expected": cell.expected,
             "diverged": cell.diverged,
             "failed": cell.failed,
-            "folders": [str(out / config.digest()) for config in configs[name]],
+            "folders": [str(out / config.digest()) for config in group],
         }
     return {"stream": table.title, "methods": methods}
-
-
-def _complain(outcomes: list[Outcome]) -> None:
-    errors = Console(stderr=True)
-    for outcome in outcomes:
-        if outcome.status != "done":
-            text = f"{title(outcome.config)}: {outcome.status}: {outcome.error}"
-            errors.print(text, markup=False, highlight=False, soft_wrap=True)

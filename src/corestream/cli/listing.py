@@ -52,12 +52,19 @@ def settings(
     imbalanced: Annotated[bool, typer.Option("--imbalanced")] = False,
     noise: Annotated[float, typer.Option(help="A noisy stream's, where it has its own.")] = 0.0,
     label_noise: Annotated[float, typer.Option(help="Likewise.")] = 0.0,
+    scenario: Annotated[str | None, typer.Option(help="task or class, where the benchmark has both.")] = None,
     protocol: Annotated[str | None, typer.Option(help=opt.PROTOCOL)] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Every hyperparameter of a method, with its value on a benchmark; each is an option of `run`."""
     config = make_config(
-        benchmark, method, imbalanced=imbalanced, noise=noise, label_noise=label_noise, protocol=protocol
+        benchmark,
+        method,
+        imbalanced=imbalanced,
+        noise=noise,
+        label_noise=label_noise,
+        scenario=scenario,
+        protocol=protocol,
     )
     if as_json:
         typer.echo(json.dumps({**config.settings, **config.options}))
@@ -77,11 +84,14 @@ def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
     if as_json:
         typer.echo(json.dumps([_plain(result) for result in found]))
         return
+    if not found:
+        typer.echo(f"no run in {out} has ended or failed")
     words = {}
     for result in found:
         accuracy = result.accuracy.get("average_accuracy")
         state = result.status if accuracy is None else f"{100 * accuracy:.1f} %"
-        words[str(result.folder)] = f"{title(RunConfig.from_dict(result.config))}: {state}"
+        older = " (of an older version)" if result.older else ""
+        words[str(result.folder)] = f"{title(RunConfig.from_dict(result.config))}: {state}{older}"
     _show("run", words, as_json=False)
 
 
@@ -90,6 +100,7 @@ def _plain(result: Any) -> dict[str, Any]:
         "folder": str(result.folder),
         "config": dict(result.config),
         "status": result.status,
+        "older": result.older,
         "note": result.note,
         "average_accuracy": result.accuracy.get("average_accuracy"),
         "forgetting": result.accuracy.get("forgetting"),

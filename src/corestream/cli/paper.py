@@ -91,6 +91,8 @@ def paper(
     check_name("table or figure", name, ABOUT)
     given = {"benchmark": benchmark, "methods": methods, "seeds": seeds, "tasks": tasks, "jobs": jobs}
     _refuse_idle_options(name, {**given, "results": results})
+    if results is not None and results.exists() and not results.is_dir():
+        raise ConfigError(f"{results} is no folder; --results names the folder of the small JSON files")
     folder = out / "paper"
     if name == "hyperparameters":
         _hyperparameters(folder, as_json)

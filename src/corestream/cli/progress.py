@@ -14,7 +14,9 @@ from rich.progress import Progress as Bars
 
 from corestream.studies.commands import own_words, unusual_choices
 from corestream.studies.config import RunConfig
+from corestream.studies.design import row_name
 from corestream.studies.drive import Progress
+from corestream.studies.names import counted, first_tasks
 from corestream.studies.pool import Outcome, Watcher
 
 
@@ -64,6 +66,7 @@ class RunDisplay(Watcher):
         self._of: dict[str, TaskID] = {}
         self._shares: dict[str, float] = {}
         self._told: set[str] = set()
+        self._failed: dict[tuple[str, str], list[RunConfig]] = {}  # what went wrong, and where
         self._began = time.monotonic()
         self._all = self._bars.add_task("all runs", total=total, news="", visible=total > 1)
 
@@ -75,6 +78,9 @@ class RunDisplay(Watcher):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bars.stop()
+        for first, *others in self._failed.values():
+            if others:
+                self._line(f"{title(first)}: … and {counted(len(others), 'more run')} likewise")
 
     def began(self, config: RunConfig) -> None:
         self._of[config.digest()] = self._bars.add_task(escape(title(config)), total=1.0, news="")
@@ -96,8 +102,19 @@ class RunDisplay(Watcher):
             self._bars.remove_task(bar)
         self._shares.pop(outcome.config.digest(), None)
         self._tell_all()
-        found = _accuracy(accuracy) or f", {outcome.status}: {outcome.error}"
+        found = _accuracy(accuracy)
+        if not found:
+            found = f", {outcome.status}: {outcome.error}"
+            alike = self._failed.setdefault((outcome.status, outcome.error), [])
+            alike.append(outcome.config)
+            if len(alike) > 1:  # told once, and at the end how often
+                return
         self._line(f"[{self._ended}/{self._total}] {title(outcome.config)}{found}")
+
+    def warned(self, config: RunConfig, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._line(f"{title(config)}: {text}")
 
     def fell_back(self, config: RunConfig, reason: str) -> None:
         if reason not in self._told:  # by one of the runs for all
@@ -116,7 +133,7 @@ class RunDisplay(Watcher):
 
 def title(config: RunConfig) -> str:
     """A run in a few words, which tell it from the others of its study."""
-    method = config.method if config.protocol == "paper" else f"{config.method}:{config.protocol}"
+    method = row_name(config.method, config.protocol)
     own = ", ".join(own_words(config))
     return f"{method}{f' ({own})' if own else ''} on {stream_title(config)} seed {config.seed}"
 
@@ -125,7 +142,7 @@ def stream_title(config: RunConfig) -> str:
     scenario, options = unusual_choices(config.to_dict())
     parts = [config.benchmark]
     parts += [f"{scenario} scenario"] if scenario else []
-    parts += [f"first {config.tasks} task{'s' if config.tasks > 1 else ''}"] if config.tasks else []
+    parts += [first_tasks(config.tasks)] if config.tasks else []
     parts += [f"{name.replace('_', ' ')} {value}" for name, value in options.items()]
     parts += ["imbalanced"] if config.imbalanced else []
     parts += [f"noise {config.noise:g}"] if config.noise else []

@@ -22,6 +22,10 @@ def report(
     as_json: opt.Json = False,
 ) -> None:
     """Write a page with the table, curves, forgetting, noise, classes and pictures of every run in a folder."""
+    if not folder.is_dir():
+        raise RunError(f"there is no folder {folder}; give the one that --out named when the runs were made")
+    if page is not None and page.is_dir():
+        raise RunError(f"{page} is a folder; name the page in it, as {page / 'report.html'}")
     results = read_runs(folder)
     if not results:
         raise RunError(f"no run in {folder} has ended; give the folder that --out named when they were made")

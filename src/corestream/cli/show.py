@@ -16,6 +16,7 @@ from corestream.streams import benchmark
 from corestream.streams.benchmarks.options import parse_options
 from corestream.streams.card import contact_sheet
 from corestream.streams.stream import Stream
+from corestream.studies.names import counted
 
 MANY_CLASSES = 12
 
@@ -82,9 +83,8 @@ def _save_sheet(stream: Stream, path: Path) -> None:
 
 def _print_card(card: dict[str, Any], console: Console) -> None:
     shape = " × ".join(str(side) for side in card["input_shape"])
-    console.print(
-        f"[bold]{escape(card['name'])}[/]: {card['tasks']} tasks, {card['classes']} classes, {card['scenario']} scenario"
-    )
+    tasks, classes = counted(card["tasks"], "task"), counted(card["classes"], "class", "classes")
+    console.print(f"[bold]{escape(card['name'])}[/]: {tasks}, {classes}, {card['scenario']} scenario")
     console.print(f"inputs {shape}, batches of {card['batch_size']}, seed {card['seed']}")
     for key, value in card["settings"].items():
         console.print(f"{key.replace('_', ' ')}: {escape(str(value))}", highlight=False)
@@ -115,7 +115,9 @@ def _counts_table(card: dict[str, Any]) -> Table:
     )
     for task, counts in enumerate(card["train_per_class"]):
         numbers = (card["train"][task], card["test"][task], *(column[task] for column in extra.values()))
-        spread = f"{len(counts)} classes of {min(counts.values())} to {max(counts.values())}"
+        spread = (
+            f"{counted(len(counts), 'class', 'classes')} of {min(counts.values())} to {max(counts.values())}"
+        )
         per_class = [str(counts.get(str(label), "")) for label in classes] if few else [spread]
         table.add_row(escape(card["titles"][task]), *map(str, numbers), *per_class)
     return table

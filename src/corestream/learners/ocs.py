@@ -88,8 +88,10 @@ class OCS(Learner):
             raise ValueError(f"score_mode must be None, 'train' or 'eval', got {score_mode!r}")
         if single_pass not in (True, False, "auto"):
             raise ValueError(f"single_pass must be True, False or 'auto', got {single_pass!r}")
-        if len(weights) != 3 or not all(map(_is_finite, weights)):
-            raise ValueError(f"weights must be three numbers, for S, V and A, got {weights!r}")
+        if len(weights) != 3 or not all(map(_is_finite, weights)) or not any(weights):
+            raise ValueError(
+                f"weights must be three numbers, for S, V and A, not all of them 0, got {weights!r}"
+            )
         if not _is_finite(tau):
             raise ValueError(f"tau must be a finite number, got {tau!r}")
         memory.require_shares()

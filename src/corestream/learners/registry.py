@@ -1,8 +1,9 @@
 """Every method by its name: what it is, its settings, and how it is put together."""
 
+import sys
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import nn
@@ -21,17 +22,21 @@ MEMORY = {"capacity", "policy", "replay_from"}
 NOT_ARGUMENTS = NETWORK | TRAINING | MEMORY
 
 
+Keeps = Literal["shares", "reservoir"]
+Balance = Literal["class"]
+
+
 @dataclass(frozen=True)
 class Method:
-    """`keeps` is how the memory is kept: a share per task, a reservoir, or not at all. `like` is the method whose schedule and λ it has on
-    each benchmark."""
+    """`keeps` is how the memory is kept: a share per task, a reservoir, or not at all; `balance` whether each class has its share in it.
+    `like` is the method whose schedule and λ it has on each benchmark."""
 
     name: str
     summary: str
     learner: type[Learner]
     settings: type[Settings]
-    keeps: Literal["shares", "reservoir"] | None = None
-    balance: Literal["class"] | None = None
+    keeps: Keeps | None = None
+    balance: Balance | None = None
     like: str | None = None
 
 
@@ -47,10 +52,28 @@ class StreamClasses(Protocol):
 
 
 def register(method: Method) -> None:
-    """Make a method known to `names`, `settings`, `build` and the command line."""
+    """Make a method known to `names`, `settings`, `build` and the command line. The same once more, or its code anew, is no error."""
     if method.like is not None:
         find(method.like)
+    for name, allowed in (("keeps", get_args(Keeps)), ("balance", get_args(Balance))):
+        if (given := getattr(method, name)) not in (None, *allowed):
+            words = " or ".join(map(repr, (*allowed, None)))
+            raise ConfigError(f"{name} of method {method.name!r} is {given!r}; allowed is {words}")
+    known = METHODS.get(method.name)
+    if known is not None and known != method and _origin(known) != _origin(method):
+        raise ConfigError(f"there is a method {method.name!r} already; give this one another name")
     METHODS[method.name] = method
+
+
+def _origin(method: Method) -> object:
+    """Where its classes are written, by file, which may be imported under two names; corestream's own have no place of the user's."""
+    kinds = (method.learner, method.settings)
+    if all(kind.__module__.startswith("corestream.") for kind in kinds):
+        return method
+    modules = {kind: sys.modules.get(kind.__module__) for kind in kinds}
+    return [
+        (getattr(module, "__file__", kind.__module__), kind.__qualname__) for kind, module in modules.items()
+    ]
 
 
 def names() -> list[str]:

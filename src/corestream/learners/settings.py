@@ -171,9 +171,10 @@ class VectorOCSSettings(ReplayedSettings):
             raise ConfigError(
                 f"reference is {self.reference!r}; allowed are 'memory', 'replay' or a whole number from 1"
             )
-        if len(self.weights) != 3 or not all(math.isfinite(weight) for weight in self.weights):
+        finite = len(self.weights) == 3 and all(math.isfinite(weight) for weight in self.weights)
+        if not finite or not any(self.weights):
             raise ConfigError(
-                f"weights is {self.weights!r}; allowed are three finite numbers, for S, V and A"
+                f"weights is {self.weights!r}; allowed are three finite numbers, for S, V and A, not all of them 0"
             )
 
 

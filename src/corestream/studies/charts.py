@@ -114,4 +114,6 @@ def _ticks(low: float, high: float) -> list[float]:
     """At most six round numbers around the values."""
     step = next((step for step in (1, 2, 5, 10, 20) if (high - low) / step <= 4), 25)
     first, last = math.floor(low / step), math.ceil(high / step)
-    return [float(step * number) for number in range(first, max(last, first + 1) + 1)]
+    if first == last:  # below it, for 100 % is the most, but for nothing at all
+        first, last = (first - 1, last) if last > 0 else (first, last + 1)
+    return [float(step * number) for number in range(first, last + 1)]

@@ -35,14 +35,18 @@ def _choices(config: RunConfig) -> list[str]:
     scenario, options = unusual_choices(config.to_dict())
     words += _option("scenario", scenario) if scenario else []
     words += _option("record", config.record) if config.record else []
-    for name, value in (*options.items(), *_own_settings(config).items()):
+    own = _beside(_usual_settings(config) or {}, config)  # all of them where nobody here knows the usual ones
+    for name, value in (*options.items(), *own.items()):
         words += _option(name, value)
     return words
 
 
 def own_words(config: RunConfig) -> list[str]:
-    """The settings that are not the method's own, in words: `tau 10`."""
-    return [f"{name.replace('_', ' ')} {_text(value)}" for name, value in _own_settings(config).items()]
+    """The settings that are not the method's own, in words: `tau 10`; none where nobody here knows which are its own."""
+    usual = _usual_settings(config)
+    if usual is None:
+        return []
+    return [f"{name.replace('_', ' ')} {_text(value)}" for name, value in _beside(usual, config).items()]
 
 
 def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -57,17 +61,21 @@ def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, An
     return None if scenario == usual_scenario else scenario, unusual
 
 
-def _own_settings(config: RunConfig) -> Mapping[str, Any]:
-    """The settings that differ from the method's own on that stream."""
-    which = ("imbalanced", "noise", "label_noise", "scenario", "protocol")  # what they depend on
-    choices = {name: getattr(config, name) for name in which}
-    try:
-        usual = make_config(config.benchmark, config.method, options=config.options, **choices).settings
-    except ConfigError:  # a folder that is gone, or a method of another version: name them all
-        usual = {}
+def _beside(usual: Mapping[str, Any], config: RunConfig) -> Mapping[str, Any]:
+    """The settings that differ from the usual ones."""
     return {
         name: value for name, value in config.settings.items() if name not in usual or usual[name] != value
     }
+
+
+def _usual_settings(config: RunConfig) -> Mapping[str, Any] | None:
+    """The method's own on that stream."""
+    which = ("imbalanced", "noise", "label_noise", "scenario", "protocol")  # what they depend on
+    choices = {name: getattr(config, name) for name in which}
+    try:
+        return make_config(config.benchmark, config.method, options=config.options, **choices).settings
+    except ConfigError:  # a folder that is gone, or a method of another version
+        return None
 
 
 def _option(name: str, value: Any) -> list[str]:

@@ -105,6 +105,9 @@ def make_config(
     """
     benchmark, method = canonical_benchmark(benchmark), check_method(method)
     protocol = protocol or learners.default_protocol(method, benchmark)
+    if not has_settings(method, benchmark, protocol):
+        others = " or ".join(name for name in learners.PROTOCOLS if has_settings(method, benchmark, name))
+        raise ConfigError(f"{method} has no {protocol} settings on {benchmark}; give {others}")
     config = RunConfig(benchmark, method, protocol=protocol, **choices)
     known = description(config.benchmark)
     # a default said aloud is no other run
@@ -115,6 +118,11 @@ def make_config(
     )
     settings = _fitting(default_settings(config), config, dict(overrides or {}))
     return dataclasses.replace(config, settings=dataclasses.asdict(settings))
+
+
+def has_settings(method: str, benchmark: str, protocol: str) -> bool:
+    """Whether a protocol means anything there: the best settings were not searched for everywhere."""
+    return protocol != "best" or learners.default_protocol(method, benchmark) == "best"
 
 
 def description(benchmark: str) -> Benchmark:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from corestream.studies.config import description
+from corestream.studies.config import description, has_settings
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,12 @@ class Study:
         return ((row, condition) for condition in self.conditions for row in self.rows)
 
     def on(self, benchmark: str) -> Study:
-        """The study's conditions of one benchmark; where it has none there, all of them moved to it."""
+        """The study's conditions of one benchmark; where it has none there, all of them moved to it, without the best settings
+        that were searched elsewhere."""
         own = tuple(condition for condition in self.conditions if condition.benchmark == benchmark)
         moved = dict.fromkeys(condition.moved_to(benchmark) for condition in self.conditions)
-        return replace(self, conditions=own or tuple(moved))
+        rows = tuple(row for row in self.rows if has_settings(row.method, benchmark, row.protocol))
+        return replace(self, rows=rows, conditions=own or tuple(moved))
 
     def with_methods(self, names: Sequence[str]) -> Study:
         """Only these rows, by label, else by method; a method the study does not have becomes a new row."""
@@ -103,3 +105,8 @@ def row_named(name: str) -> Row:
     """`uniform`, or `uniform:ocs-schedule` for another protocol than the paper's."""
     method, _, protocol = name.partition(":")
     return Row(name, method, protocol=protocol or "paper")
+
+
+def row_name(method: str, protocol: str) -> str:
+    """What `row_named` reads; the paper's protocol is not said."""
+    return method if protocol == "paper" else f"{method}:{protocol}"

@@ -100,9 +100,10 @@ class Driver:
 
     def _stop(self, signum: int) -> None:
         self.save()
+        task = min(self.run.position.task + 1, len(self.run.training))
         raise Interrupted(
             signum,
-            f"interrupted at task {self.run.position.task}, step {self.run.position.step}; "
+            f"interrupted at task {task}, step {self.run.position.step}; "
             "the same command continues from here",
         )
 

@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -14,7 +15,7 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor
 
-from corestream.errors import ConfigError, DataError, NonFiniteError, RunError
+from corestream.errors import ConfigError, CorestreamError, DataError, NonFiniteError, RunError
 from corestream.gradients.calling import leaves
 from corestream.studies import checkpoint
 from corestream.studies.config import FORMAT, RunConfig, read_config
@@ -29,6 +30,7 @@ from corestream.studies.stopping import Interrupted, StopRequest
 
 DONE, DIVERGED = "done", "diverged"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
 def execute(
@@ -192,7 +194,18 @@ def end(run: Run, events: EventLog, status: str, note: str) -> dict[str, Any]:
 def note_failure(events: EventLog, error: BaseException) -> None:
     with suppress(OSError):  # the disk may be what failed, and a refused run has no folder any more
         trace = "".join(traceback.format_exception(error))
-        events.write("failed", error=f"{type(error).__name__}: {error}", traceback=trace)
+        events.write("failed", error=described(error), traceback=trace)
+
+
+def described(error: BaseException) -> str:
+    """An error in one line; where it is of the program, with the last place in it that is no library's."""
+    words = f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, CorestreamError) or not frames:
+        return words
+    own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
+    last = (own or frames)[-1]
+    return f"{words} ({Path(last.filename).name}:{last.lineno})"
 
 
 def _settle_threads(folder: Path, options: Options) -> None:

@@ -66,7 +66,8 @@ class FiniteWatch:
             yield
         except NonFiniteError as error:
             samples = "" if batch is None else _bad_losses(learner, batch)
-            raise NonFiniteError(f"{where(position)}: {error}{samples}") from error
+            words = str(error).removeprefix(f"task {position.task}: ")  # a learner's own count, from 0
+            raise NonFiniteError(f"{where(position)}: {words}{samples}") from error
 
     def _since(self) -> str:
         return "the start" if self._verified is None else f"step {self._verified.step}"
@@ -99,7 +100,7 @@ class _Found:
 
 
 def where(position: Any) -> str:
-    return f"task {position.task}, step {position.step} (sweep {position.sweep}, batch {position.batch})"
+    return f"task {position.task + 1}, step {position.step} (sweep {position.sweep}, batch {position.batch})"
 
 
 @torch.no_grad()

@@ -10,8 +10,8 @@ from typing import Any
 from corestream import learners
 from corestream.studies import paper_numbers
 from corestream.studies.commands import own_words, unusual_choices
-from corestream.studies.config import RunConfig, description
-from corestream.studies.design import Condition
+from corestream.studies.config import RunConfig
+from corestream.studies.design import Condition, row_name
 from corestream.studies.plan import identity
 from corestream.studies.results import Result, differing_fields
 from corestream.studies.tables import Table, make_cell
@@ -34,9 +34,11 @@ def table_of(
     for key, group in groups.items():
         row, config = labels[key], group[0].config
         condition = condition_of(config)
-        paper, reservation = ({}, "") if _own(config) else _paper(row, condition)
+        paper, reservation = (
+            ({}, "") if _own(config) else _paper(row, condition_of({**config, "tasks": None}))
+        )
         cells[row, condition] = make_cell(
-            _one_device(group), expected=expected, paper=paper, not_comparable=reservation
+            _one_each(group), expected=expected, paper=paper, not_comparable=reservation
         )
     rows = tuple(dict.fromkeys(row for row, _ in cells))
     conditions = tuple(dict.fromkeys(condition for _, condition in cells))
@@ -53,19 +55,21 @@ def condition_of(config: Mapping[str, Any]) -> str:
         float(config.get("label_noise", 0.0)),
         scenario,
     )
+    tasks = [f"--tasks {config['tasks']}"] if config.get("tasks") else []
     options = [f"--{name.replace('_', '-')} {value}" for name, value in unusual.items()]
-    return " ".join([condition.key, *options])
+    return " ".join([condition.key, *tasks, *options])
 
 
 def _place(result: Result) -> tuple[Any, ...]:
-    """The balanced and clean stream first, methods as the registry has them, the paper's settings before others that may equal them,
-    seeds in order."""
+    """The balanced, clean and whole stream first, methods as the registry has them, the paper's settings before others that may equal
+    them, seeds in order."""
     config, known = result.config, learners.names()
     method = known.index(config["method"]) if config["method"] in known else len(known)
     stream = [str(config["benchmark"]), str(config.get("scenario")), bool(config.get("imbalanced"))]
     noise = [float(config.get("noise", 0.0)), float(config.get("label_noise", 0.0))]
+    tasks = int(config.get("tasks") or 0)
     others = config.get("protocol", "paper") != "paper"
-    return (*stream, *noise, method, str(config["method"]), others, result.seed)
+    return (*stream, *noise, tasks, method, str(config["method"]), others, result.seed)
 
 
 def _groups(results: Sequence[Result]) -> dict[bytes, list[Result]]:
@@ -93,12 +97,7 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
 
 
 def _own(config: Mapping[str, Any]) -> list[str]:
-    """The settings that are not the method's own on the stream; what is unknown here has none."""
-    try:
-        description(config["benchmark"])
-        return own_words(RunConfig.from_dict(config)) if config["method"] in learners.METHODS else []
-    except KeyError:
-        return []
+    return own_words(RunConfig.from_dict(config))
 
 
 def _with(name: str, words: Sequence[str]) -> str:
@@ -106,8 +105,7 @@ def _with(name: str, words: Sequence[str]) -> str:
 
 
 def _method(config: Mapping[str, Any]) -> str:
-    protocol = config.get("protocol", "paper")
-    return str(config["method"]) + ("" if protocol == "paper" else f":{protocol}")
+    return row_name(str(config["method"]), str(config.get("protocol", "paper")))
 
 
 def _value(result: Result, field: str) -> Any:
@@ -117,9 +115,12 @@ def _value(result: Result, field: str) -> Any:
     return value
 
 
-def _one_device(group: Sequence[Result]) -> list[Result]:
-    """One run per seed: the same run made on two devices counts once."""
-    return list({result.seed: result for result in reversed(group)}.values())[::-1]
+def _one_each(group: Sequence[Result]) -> list[Result]:
+    """One run per seed: the same run made on two devices counts once, and one of now before an older one."""
+    found: dict[int, Result] = {}
+    for result in sorted(group, key=lambda one: one.older):
+        found.setdefault(result.seed, result)
+    return [found[seed] for seed in sorted(found)]
 
 
 def _paper(row: str, condition: str) -> tuple[dict[str, paper_numbers.Number], str]:

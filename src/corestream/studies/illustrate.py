@@ -14,6 +14,7 @@ from corestream.studies.design import Kind
 from corestream.studies.figures import curves, interpolation, kept_pictures, memory_sizes, tsne
 from corestream.studies.kept import kept_pictures as pictures_of
 from corestream.studies.kept import read_memory
+from corestream.studies.names import counted
 from corestream.studies.results import Result
 from corestream.studies.run import make_stream
 from corestream.studies.tables import Cell, Table
@@ -32,7 +33,9 @@ def note_on(table: Table) -> str:
     """What must stand on a figure of this table: sampled files, tasks cut short, runs left out."""
     reasons = {cell.not_comparable for cell in table.cells.values() if cell.not_comparable}
     holes = sum(cell.expected - cell.done for cell in table.cells.values())
-    return "; ".join([*sorted(reasons), *([f"{holes} runs are not in it"] if holes else [])])
+    return "; ".join(
+        [*sorted(reasons), *([f"{counted(holes, 'run is', 'runs are')} not in it"] if holes else [])]
+    )
 
 
 def _kept(table: Table) -> Figure:

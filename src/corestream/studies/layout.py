@@ -92,7 +92,19 @@ def _matrix(table: Table) -> Grid:
         title=f"{table.title} (accuracy in %, forgetting F)",
         header=("Method", *table.conditions),
         rows=tuple((Word(row), *(word(row, key) for key in table.conditions)) for row in table.rows),
-        notes=_notes(list(table.cells.values())),
+        notes=_notes_by_column(table),
+    )
+
+
+def _notes_by_column(table: Table) -> tuple[str, ...]:
+    """Each reason once, with the columns that it is for where these are not all."""
+    columns: dict[str, dict[str, None]] = {}
+    for (_, condition), cell in table.cells.items():
+        if cell.not_comparable:
+            columns.setdefault(cell.not_comparable, {})[condition] = None
+    return tuple(
+        reason if len(where) == len(table.conditions) else f"{', '.join(where)}: {reason}"
+        for reason, where in columns.items()
     )
 
 

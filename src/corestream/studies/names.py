@@ -1,4 +1,4 @@
-"""A wrong name is answered with the nearest right one."""
+"""Names and numbers in messages: a wrong name is answered with the nearest right one."""
 
 import difflib
 from collections.abc import Iterable
@@ -18,3 +18,12 @@ def nearest(given: str, names: Iterable[str]) -> str:
     """'did you mean X? ' where a name is close enough to be meant, else nothing."""
     close = difflib.get_close_matches(given.lower(), list(names), n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}? " if close else ""
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """`1 run`, `2 runs`; `several` where an s is not enough."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+def first_tasks(number: int) -> str:
+    return "first task" if number == 1 else f"first {number} tasks"

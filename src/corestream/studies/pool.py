@@ -47,6 +47,7 @@ class Watcher:
     def progressed(self, config: RunConfig, progress: Progress) -> None: ...
     def ended(self, outcome: Outcome, accuracy: float | None) -> None: ...
     def fell_back(self, config: RunConfig, reason: str) -> None: ...
+    def warned(self, config: RunConfig, text: str) -> None: ...
 
 
 def make_runs(
@@ -143,6 +144,8 @@ class _Pool:
             if news["news"] == "progress":
                 progress = Progress(**news["progress"])
                 self._tell(partial(self._watcher.progressed, config, progress))
+            elif news["news"] == "warning":
+                self._tell(partial(self._watcher.warned, config, news["text"]))
             elif news["news"] == "result":
                 result = news["result"]
                 return Outcome(config, result["status"], result["note"]), result["average_accuracy"]

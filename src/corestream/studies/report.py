@@ -11,6 +11,7 @@ from corestream.studies import report_data
 from corestream.studies.files import write_atomically
 from corestream.studies.grouping import table_of
 from corestream.studies.layout import grids
+from corestream.studies.names import counted
 from corestream.studies.results import Result
 from corestream.studies.tables import Table
 
@@ -38,6 +39,7 @@ def render(table: Table, *, data_dir: Path | None = None) -> str:
     environment.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text))
     results = [result for cell in table.cells.values() for result in cell.results]
     return environment.get_template("report.html").render(
+        counted=counted,
         title=table.title,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=version("corestream"),

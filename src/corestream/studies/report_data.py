@@ -43,6 +43,7 @@ class Section:
     """Everything about one condition."""
 
     condition: str
+    colours: Mapping[str, int]  # of its rows
     average: Markup | None
     first: Markup | None
     forgetting: Sequence[Bar]
@@ -72,6 +73,7 @@ def section(table: Table, condition: str, *, data_dir: Path | None = None) -> Se
     cells = {row: table.cells[row, condition] for row in table.rows if (row, condition) in table.cells}
     return Section(
         condition=condition,
+        colours={row: colours[row] for row in cells},
         average=_curves(cells, colours, average_over_tasks, f"average accuracy, {condition}"),
         first=_curves(cells, colours, first_task, f"first task's accuracy, {condition}"),
         forgetting=_forgetting(cells, colours),

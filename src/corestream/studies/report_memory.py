@@ -15,6 +15,7 @@ from corestream.errors import CorestreamError, RunError
 from corestream.studies.charts import bar, class_chart
 from corestream.studies.config import RunConfig
 from corestream.studies.kept import kept_pictures, picture_uri
+from corestream.studies.names import counted
 from corestream.studies.results import Result
 from corestream.studies.run import make_stream
 from corestream.studies.tables import Cell
@@ -123,7 +124,8 @@ def class_panels(cells: Mapping[str, Cell], colours: Mapping[str, int], data_dir
             stream = _classes_in_stream(result, data_dir)
         kept = _shares(memory["classes"])
         chart = class_chart(kept, stream, colour=colours[row], label=f"classes kept by {row}")
-        panels.append(Panel(row, colours[row], f"{len(kept)} classes, {memory['samples']} samples", chart))
+        note = f"{counted(len(kept), 'class', 'classes')}, {counted(memory['samples'], 'sample')}"
+        panels.append(Panel(row, colours[row], note, chart))
     return panels
 
 

@@ -34,6 +34,7 @@ class Result:
     device: str = ""
     seconds: float | None = None
     folder: Path | None = None
+    older: bool = False  # made by a version whose runs are not taken for those of now
 
     @property
     def seed(self) -> int:

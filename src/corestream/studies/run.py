@@ -311,7 +311,7 @@ def _check_batches(training: Stream, batch_size: int) -> None:
     for task in training:
         if task.train.num_samples < batch_size:
             raise ConfigError(
-                f"batch_size is {batch_size}; task {task.index} has only {task.train.num_samples:,} training samples, "
+                f"batch_size is {batch_size}; task {task.index + 1} has only {task.train.num_samples:,} training samples, "
                 "and incomplete batches are dropped"
             )
 

@@ -108,14 +108,15 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
     else:
         return _failed_before_it_began(folder, config)
     events = read_events(folder)
-    accuracy = read_accuracy(folder, config or written_digest(path))
-    device = str(environment.get("device", ""))
+    digest = written_digest(path) if config is None else config.digest()
+    accuracy = read_accuracy(folder, digest)
+    device, older = str(environment.get("device", "")), config is None and digest != written.digest()
     if accuracy is None:
         note = _failure(events)
         return (
             None
             if note is None
-            else Result(written.to_dict(), {}, "failed", note, device=device, folder=folder)
+            else Result(written.to_dict(), {}, "failed", note, device=device, folder=folder, older=older)
         )
     return Result(
         written.to_dict(),
@@ -126,6 +127,7 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
         device=device,
         seconds=_seconds(events),
         folder=folder,
+        older=older,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from corestream.errors import RunError
+from corestream.studies.names import first_tasks
 from corestream.studies.paper_numbers import Number
 from corestream.studies.results import Result, differing_fields
 
@@ -142,6 +143,6 @@ def _why_not_comparable(results: Sequence[Result]) -> str:
     reasons = []
     cut = [int(result.config["tasks"]) for result in results if result.config.get("tasks") is not None]
     if cut:
-        reasons.append(f"only the first {min(cut)} tasks" if min(cut) > 1 else "only the first task")
+        reasons.append(f"only the {first_tasks(min(cut))}")
     reasons += sorted({result.files_note for result in results if result.files_note})
     return "; ".join(reasons)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ def main() -> None:
     news = _keep_stdout_for_news()
     from corestream.studies.stopping import Interrupted, StopRequest
 
+    _tell_warnings(news)
     stop = StopRequest()
     with stop:
         for order in _orders(stop):
@@ -31,8 +33,10 @@ def main() -> None:
                 _tell(news, "interrupted", error=str(interruption))
                 sys.exit(interruption.exit_status)
             except Exception as error:
-                name = type(error).__name__
-                _tell(news, "failed", error=f"{name}: {error}", type=name, traceback=traceback.format_exc())
+                from corestream.studies.execute import described
+
+                name, trace = type(error).__name__, traceback.format_exc()
+                _tell(news, "failed", error=described(error), type=name, traceback=trace)
             if stop.signum is not None:
                 sys.exit(128 + stop.signum)
 
@@ -78,6 +82,21 @@ def _keep_stdout_for_news() -> TextIO:
     news = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return news
+
+
+def _tell_warnings(news: TextIO) -> None:
+    """Corestream's own are news; others go to stderr."""
+    from corestream.studies.warned import is_own
+
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *more: Any) -> None:
+        if is_own(category, filename):
+            _tell(news, "warning", text=str(message))
+        else:
+            usual(message, category, filename, *more)
+
+    warnings.showwarning = show  # type: ignore[assignment]
 
 
 def _tell(news: TextIO, what: str, **facts: Any) -> None:

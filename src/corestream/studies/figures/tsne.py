@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from corestream.studies.figures.style import panels
+from corestream.studies.names import counted
 
 Points = tuple[Tensor, Tensor]  # inputs [n, ...] and labels [n]
 
@@ -18,7 +19,7 @@ def draw(stream: Points, kept: Mapping[str, Points], *, seed: int = 0) -> Figure
     places = embed(np.concatenate([inputs.flatten(1).numpy() for inputs in everything]), seed)
     parts = np.split(places, np.cumsum([len(inputs) for inputs in everything])[:-1])
     titles = [
-        f"{name}: {len(labels)} kept, {len(set(labels.tolist()))} classes"
+        f"{name}: {len(labels)} kept, {counted(len(set(labels.tolist())), 'class', 'classes')}"
         for name, (_, labels) in kept.items()
     ]
     figure, axes = panels(titles)
