@@ -1,8 +1,10 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from corestream.errors import DataError
+from corestream.studies.config import FORMAT
 from corestream.studies.results import Result, differing_fields, read_results, write_result
 
 SETTINGS = {"loss_over": "task", "replay_from": "task", "tau": 1.0}
@@ -45,3 +47,11 @@ def test_seed_and_device_may_differ_and_no_setting() -> None:
     other = {**CONFIG, "seed": 4, "settings": {**SETTINGS, "tau": 2.0}}
     assert differing_fields([Result(CONFIG, {}), Result({**CONFIG, "seed": 9, "device": "cuda"}, {})]) == []
     assert differing_fields([Result(CONFIG, {}), Result(other, {})]) == ["settings.tau"]
+
+
+def test_a_result_of_a_version_whose_runs_were_others_is_passed_over(tmp_path: Path) -> None:
+    path = write_result(Result(CONFIG, {"matrix": []}), tmp_path)
+    assert len(read_results(tmp_path)) == 1
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "format": FORMAT - 1}))
+    assert read_results(tmp_path) == []

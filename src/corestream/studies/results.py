@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from corestream import learners
 from corestream.errors import DataError
+from corestream.studies.config import FORMAT
 from corestream.studies.files import canonical, sha256, write_atomically
 
 Status = Literal["done", "diverged", "failed"]
@@ -57,6 +58,7 @@ def write_result(result: Result, folder: Path) -> Path:
     safe = re.sub(r"[^\w.+-]+", "_", f"{config['benchmark']}-{config['method']}-seed{result.seed}")
     path = folder / f"{safe}-{digest}.json"
     record = {
+        "format": FORMAT,
         "config": dict(config),
         "accuracy": dict(result.accuracy),
         "status": result.status,
@@ -71,10 +73,11 @@ def write_result(result: Result, folder: Path) -> Path:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """Every result kept by `write_result` under a folder, in the order of their names."""
+    """Every result kept by `write_result` under a folder, in the order of their names; what an older version made is passed over."""
     if not folder.is_dir():
         raise DataError(f"no folder of results at {folder}: give the folder that holds the small JSON files")
-    return [_read(path) for path in sorted(folder.rglob("*.json"))]
+    results = [_read(path) for path in sorted(folder.rglob("*.json"))]
+    return [result for result in results if not result.older]
 
 
 def _read(path: Path) -> Result:
@@ -93,6 +96,7 @@ def _read(path: Path) -> Result:
             files_note=str(record.get("files_note", "")),
             device=str(record.get("device", "")),
             seconds=record.get("seconds"),
+            older=record.get("format", FORMAT) != FORMAT,  # it was not always written down
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not a result that corestream wrote ({error}); move it away") from error
