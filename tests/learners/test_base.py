@@ -404,3 +404,21 @@ def test_ids_are_whole_numbers_of_any_type(model, sgd, batch):
     learner.observe(*batch(), ids=torch.arange(12, dtype=torch.int32))
     with pytest.raises(ValueError, match=r"ids must be whole numbers, got torch\.float32"):
         learner.observe(*batch(), ids=torch.rand(12))
+
+
+def test_a_state_of_another_optimiser_or_memory_is_refused(model, sgd, batch):
+    def make(optimizer, policy):
+        return OCS(
+            model, optimizer, ReplayMemory(9, policy=policy, tasks=3 if policy == "fixed" else None), k=4
+        )
+
+    adam = torch.optim.Adam(model.parameters())
+    learner = make(adam, "quota")
+    learner.observe(*batch())
+    state = learner.state_dict()
+    with pytest.raises(ValueError, match="the state is of Adam, and the optimiser is SGD"):
+        make(sgd(model), "quota").load_state_dict(state)
+    with pytest.raises(ValueError, match="policy='fixed', and the state is of one with 'quota'"):
+        make(adam, "fixed").load_state_dict(state)
+    older = {name: value for name, value in state.items() if name not in ("optimizer.class", "memory.policy")}
+    make(adam, "quota").load_state_dict(older)

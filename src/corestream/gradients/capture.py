@@ -69,7 +69,8 @@ def per_sample_gradients(
 
     The forward pass draws from torch's generator what the model's own would (dropout); nothing else of the model or of torch's
     state is changed. Only where some losses are not finite and the general path would spread it, there is a second forward pass.
-    BatchNorm layers that would use their batch's statistics get them as constants.
+    BatchNorm layers that would use their batch's statistics get them as constants. Layers keep their inputs, not copies: the batch must
+    not be changed in place while its gradients are in use. Hooks on parameters are called on the general path alone.
     """
     model = unwrap(model)
     wanted = trainable(model, parameters)

@@ -24,7 +24,8 @@ from ..memory.balance import check_targets
 from ..selection.scores import Scores
 from .optimizer_state import flat_state, load_flat_state
 
-YOUNGER = {"learner.concluded", "learner.coupled"}  # than some states that are kept
+# than some states that are kept
+YOUNGER = {"learner.concluded", "learner.coupled", "optimizer.class", "memory.policy"}
 
 # of a batch: a sample's shape and type, for each of its tensors
 Kind = list[tuple[list[int], torch.dtype]]

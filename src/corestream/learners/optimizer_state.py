@@ -21,6 +21,7 @@ def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         for name in [name for name, value in group.items() if isinstance(value, Tensor)]
     }
     state["groups"] = _written(groups)
+    state["class"] = _written(type(optimizer).__name__)
     plain: dict[str, object] = {}
     for index, values in whole["state"].items():
         for name, value in values.items():
@@ -32,6 +33,9 @@ def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_flat_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
+    own = type(optimizer).__name__
+    if "class" in state and (saved := _read(state["class"])) != own:
+        raise ValueError(f"the state is of {saved}, and the optimiser is {own}")
     whole = optimizer.state_dict()
     groups = _read(state["groups"])
     if len(groups) != len(whole["param_groups"]):

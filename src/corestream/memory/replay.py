@@ -260,7 +260,11 @@ class ReplayMemory:
 
     def state_dict(self) -> dict[str, Tensor]:
         """A flat dict of tensors, which safetensors can write."""
-        state = {"capacity": torch.tensor(self.capacity), "passed": torch.tensor(self._passed)}
+        state = {
+            "capacity": torch.tensor(self.capacity),
+            "policy": torch.tensor(POLICIES.index(self.policy)),
+            "passed": torch.tensor(self._passed),
+        }
         if self._reservoir is not None:
             return state | {
                 f"reservoir.{name}": value for name, value in self._reservoir.state_dict().items()
@@ -276,6 +280,10 @@ class ReplayMemory:
         if int(state["capacity"]) != self.capacity:
             raise ValueError(
                 f"this memory has capacity {self.capacity}, and the state is of one with {int(state['capacity'])}"
+            )
+        if "policy" in state and (saved := POLICIES[int(state["policy"])]) != self.policy:
+            raise ValueError(
+                f"this memory has policy={self.policy!r}, and the state is of one with {saved!r}"
             )
         self._passed = int(state["passed"])
         if self._reservoir is not None:
