@@ -62,7 +62,10 @@ def test_a_folder_has_a_card_too(tmp_path: Path) -> None:
     arguments = (f"folder:{tmp_path}", "--classes-per-task", "1", "--image-size", "8")
     card = json.loads(run(*arguments, "--json"))
     assert (card["tasks"], card["train"], card["input_shape"]) == (3, [4, 4, 4], [3, 8, 8])
-    assert "broken.png" in run(*arguments, "--sheet", str(tmp_path / "sheet.png"))
+    shown = run(*arguments, "--sheet", str(tmp_path / "sheet.png"))
+    assert "broken.png" in shown
+    (head,) = [line.split() for line in shown.splitlines() if line.split()[:2] == ["task", "train"]]
+    assert head[-3:] == ["ant", "bee", "cat"]
 
 
 def test_the_scenario_of_a_folder_follows_its_split(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def _print_card(card: dict[str, Any], console: Console) -> None:
         console.print(f"{key.replace('_', ' ')}: {escape(str(value))}", highlight=False)
     console.print(_counts_table(card))
     if card["skipped"]:
-        console.print(f"left out, for they hold no image ({len(card['skipped'])}):")
+        console.print(f"left out ({len(card['skipped'])}):")
         for name in card["skipped"]:
             console.print(f"  {escape(name)}", highlight=False, soft_wrap=True)
     if card["files_note"]:
@@ -109,7 +109,7 @@ def _counts_table(card: dict[str, Any]) -> Table:
         "train",
         "test",
         *extra,
-        *(map(str, classes) if few else ("per class",)),
+        *((escape(card["class_names"][label]) for label in classes) if few else ("per class",)),
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
