@@ -110,13 +110,10 @@ def _label(group: list[RunConfig]) -> str:
 def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
     made = runs.results()
     condition = stream_title(next(iter(configs.values()))[0])
-    cells = {
-        (label, condition): make_cell(
-            [one for one in made if row_name(one.config["method"], one.config["protocol"]) == label],
-            expected=len(group),
-        )
-        for label, group in zip(map(_label, configs.values()), configs.values(), strict=True)
-    }
+    cells = {}
+    for label, group in ((_label(group), group) for group in configs.values()):
+        own = [one for one in made if row_name(one.config["method"], one.config["protocol"]) == label]
+        cells[label, condition] = make_cell(own, expected=len(group))
     rows = tuple(label for label, _ in cells)
     return Table("compare", condition, rows, (condition,), ("accuracy", "forgetting"), cells)
 

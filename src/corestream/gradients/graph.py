@@ -130,13 +130,10 @@ def _goes_along_samples(node: Any, count: int) -> bool:
     if not shape:
         return False
     dims = getattr(node, "_saved_dims", getattr(node, "_saved_dim", None))
-    if isinstance(dims, int):
-        dims = (dims,)
-    for dim in dims or range(len(shape)):
-        place = (dim if dim < 2**63 else dim - 2**64) % len(shape)
-        if shape[0] % count == 0 if place == 0 else shape[0] % count and shape[place] == count:
-            return True
-    return False
+    named = (dims,) if isinstance(dims, int) else dims or range(len(shape))
+    places = {_signed(dim) % len(shape) for dim in named}
+    batch_first = shape[0] % count == 0  # then as many classes as samples are no samples
+    return 0 in places if batch_first else any(shape[place] == count for place in places)
 
 
 def _multiplies_samples(node: Any, count: int) -> bool:
@@ -170,8 +167,11 @@ def _holds_samples(sizes: Sequence[int], dim: int, count: int) -> bool:
 
 
 def _dim(node: Any) -> int:
-    """The node has a negative one as a number without a sign."""
-    dim: int = node._saved_dim
+    return _signed(node._saved_dim)
+
+
+def _signed(dim: int) -> int:
+    """A node has a negative dimension as a number without a sign."""
     return dim if dim < 2**63 else dim - 2**64
 
 

@@ -24,7 +24,7 @@ from ..memory.balance import check_targets
 from ..selection.scores import Scores
 from .optimizer_state import flat_state, load_flat_state
 
-# than some states that are kept
+# entries that some states which are kept do not have yet
 YOUNGER = {"learner.concluded", "learner.coupled", "optimizer.class", "memory.policy"}
 
 # of a batch: a sample's shape and type, for each of its tensors

@@ -282,7 +282,7 @@ class OCS(Learner):
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         """Fill the memory from the candidates, J/t a task, and shrink the older tasks: to the best S + V of what they hold, or to what
         was put first."""
-        self._tell_of_chance()
+        self._warn_where_all_was_random()
         kept = self.candidates.kept()
         if not self.task_free and kept is not None:
             if self.fill in RANKING:
@@ -295,7 +295,7 @@ class OCS(Learner):
         self.candidates.clear()
         self._steps.zero_()
 
-    def _tell_of_chance(self) -> None:
+    def _warn_where_all_was_random(self) -> None:
         steps, warm = int(self._steps), int(self._warm)
         if 0 < steps <= warm:
             warnings.warn(

@@ -55,7 +55,6 @@ SHARED: dict[str, Values] = {
     "permuted-mnist": {**MNIST, "lr": 0.02, "lr_decay": 0.9},
     "split-cifar100": CIFAR,
     "split-tinyimagenet": {**CIFAR, "lr": 0.06, "capacity": 200, "lam": 1.0},
-    # 1,000 images are 50 batches of OCS
     "multi-datasets": {
         **RESNET,
         "lr": 0.1,
@@ -63,7 +62,7 @@ SHARED: dict[str, Values] = {
         "capacity": 83,
         "policy": "per-class",
         "lam": 0.01,
-        "warm_start": 50,
+        "warm_start": 50,  # batches, the first sweep: it would end there anyhow
     },
     FOLDER: {**CIFAR, "form": "standard", "norm": "group", "lr": 0.05, "test_batch_size": 256, "lam": 1.0},
 }
