@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from corestream import per_sample_gradients, score
+from corestream import OCS, ReplayMemory, per_sample_gradients, score
 from corestream.gradients import cross_entropy
 from corestream.gradients.calling import join_inputs, leaves, map_inputs
 
@@ -34,6 +34,22 @@ def test_inputs_that_are_no_tensors_are_an_error(verb, model):
     for inputs in ("words", [[1.0] * 5] * 4, {"x": 3}, 5, ()):
         with pytest.raises(TypeError, match="inputs must be a tensor, or a tuple or dict of tensors"):
             verb(model, None, (inputs, torch.zeros(4, dtype=torch.long)))
+
+
+def test_inputs_that_are_no_tensors_are_told_in_words(verb, model):
+    for inputs, words in (({"x": 3}, "dict of int"), ((), "tuple of nothing"), (5, "int$")):
+        with pytest.raises(TypeError, match=f"dict of tensors, got {words}"):
+            verb(model, None, (inputs, torch.zeros(4, dtype=torch.long)))
+
+
+@pytest.mark.parametrize("wrap", [lambda x: {"x": x}, lambda x: (x,)], ids=["dict", "tuple"])
+def test_several_inputs_beside_a_task_are_an_error_that_says_where_the_task_goes(model, wrap):
+    learner = OCS(model, torch.optim.SGD(model.parameters(), 0.1), ReplayMemory(4))
+    x, y = torch.zeros(4, 5), torch.zeros(4, dtype=torch.long)
+    with pytest.raises(
+        TypeError, match=r"a task, a tensor, goes with inputs of one tensor.*observe\(\(a, b, task\), y\)"
+    ):
+        learner.observe(wrap(x), y, torch.zeros(4, dtype=torch.long))
 
 
 def test_inputs_of_different_lengths_are_an_error(verb, model):

@@ -52,6 +52,21 @@ def test_some_of_the_samples_have_the_gradients_of_those(grads, oracle, compare,
     torch.testing.assert_close(grads[index].losses, grads.losses[index])
 
 
+@pytest.mark.parametrize("index", [[3, 0, 0], [True, False, True, True, False]])
+def test_a_list_chooses_samples_like_a_tensor_of_it(grads, index):
+    assert torch.equal(grads[index].gram(), grads[torch.tensor(index)].gram())
+    assert torch.equal(grads[index].losses, grads.losses[index])
+    assert len(grads[[]]) == 0
+
+
+@pytest.mark.parametrize("index", [3, (3, 4), "3", None])
+def test_an_index_that_is_no_choice_of_samples_is_an_error(grads, index):
+    with pytest.raises(
+        TypeError, match=r"a slice, or a tensor or list of indices, got .*grads\[n : n \+ 1\]"
+    ):
+        grads[index]
+
+
 @pytest.mark.parametrize(
     "names", [["conv.bias"], ["mix.weight", "embedding.weight"], ["norm.bias", "scale"], ["out.bias"]]
 )

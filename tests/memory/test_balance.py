@@ -18,6 +18,12 @@ def test_a_share_that_does_not_divide_goes_to_the_best():
     assert set(balanced(members, 4, priority).tolist()) == {0, 2, 4, 1}
 
 
+def test_a_priority_that_is_not_a_number_is_the_lowest():
+    priority = torch.tensor([torch.nan, 2.0, -torch.inf, torch.inf])
+    assert balanced(torch.zeros(4), 2, priority).tolist() == [3, 1]
+    assert balanced(torch.zeros(3), 2, torch.tensor([torch.nan, torch.nan, -3.0])).tolist() == [2, 0]
+
+
 @settings(deadline=None, max_examples=100, derandomize=True)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.integers(1, 40))
 def test_the_quota_is_met_while_samples_exist_and_no_group_is_two_ahead_of_one_that_has_more(members, quota):

@@ -174,6 +174,10 @@ def test_each_policy_has_its_own_verb(generator):
         ReplayMemory(3).add(candidates([0]), generator)
     with pytest.raises(ValueError, match="a reservoir takes samples by add"):
         ReplayMemory(3, policy="reservoir").store(candidates([0]), generator=generator)
+    with pytest.raises(
+        ValueError, match="replace is for the other policies: a reservoir takes samples by add"
+    ):
+        ReplayMemory(3, policy="reservoir").replace(candidates([0]))
 
 
 # What it holds
@@ -208,6 +212,44 @@ def test_inputs_of_any_shape_and_dtype_come_back_as_they_went_in(inputs, policy,
         assert torch.equal(kept, column)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("verb", ["store", "replace"])
+def test_what_is_kept_has_the_strides_it_comes_back_with(channels, verb):
+    """A convolution chooses its kernel by them: a run that goes on from a state would differ in the last bits."""
+    x = torch.rand(6, channels, 4, 4).to(memory_format=torch.channels_last)
+    memory, again = ReplayMemory(6), ReplayMemory(6)
+    getattr(memory, verb)(Samples.of(x, torch.arange(6)))
+    again.load_state_dict(load(save(memory.state_dict())))
+    assert torch.equal(memory.inputs, x)
+    assert memory.inputs.stride() == again.inputs.stride() == torch.empty(x.shape).stride()
+
+
+@pytest.mark.parametrize("kept", [torch.rand(6, 4, 4), torch.rand(6, 1, 4)])
+def test_what_is_laid_out_in_order_is_kept_without_another_copy(kept):
+    memory = ReplayMemory(6)
+    memory.replace(Samples.of(kept, torch.arange(6)))
+    assert memory.inputs.data_ptr() == kept.data_ptr()
+
+
+def test_samples_of_another_shape_or_type_are_refused_and_nothing_changes(generator):
+    memory, y = ReplayMemory(4), torch.arange(4)
+    memory.store(Samples.of(torch.rand(4, 7), y), generator=generator)
+    before = generator.get_state()
+    with pytest.raises(ValueError, match=r"must have one type: torch.float32 before, torch.float64 now"):
+        memory.store(Samples.of(torch.rand(4, 7).double(), y), generator=generator)
+    with pytest.raises(ValueError, match=r"must have one shape: \[7\] before, \[9\] now; pad"):
+        memory.store(Samples.of(torch.rand(4, 9), y), generator=generator)
+    assert memory.inputs.dtype == torch.float32
+    assert len(memory) == 4
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_a_candidate_whose_priority_is_not_a_number_comes_last(generator):
+    memory = ReplayMemory(2)
+    memory.store(candidates([0] * 4), priority=torch.tensor([0.1, torch.nan, 0.3, 0.2]), generator=generator)
+    assert sorted(memory.ids.tolist()) == [2, 3]
+
+
 def test_what_is_kept_is_a_copy(generator):
     x = torch.zeros(4, 2)
     memory = ReplayMemory(4)
@@ -232,6 +274,19 @@ def test_a_state_survives_safetensors(inputs, policy, generator):
         again.sample(3, torch.Generator().manual_seed(1)).ids,
         memory.sample(3, torch.Generator().manual_seed(1)).ids,
     )
+
+
+@pytest.mark.parametrize("policy", ["quota", "reservoir"])
+def test_a_state_is_not_changed_by_what_comes_later(policy, generator):
+    memory = ReplayMemory(3, policy=policy)
+    keep = memory.add if policy == "reservoir" else lambda samples, g: memory.store(samples, generator=g)
+    keep(candidates([0] * 3), generator)
+    state = memory.state_dict()
+    copy = {name: value.clone() for name, value in state.items()}
+    for task in (1, 2):
+        keep(candidates([0] * 30, task, start=30 * task), generator)
+    assert memory.ids.max() >= 30
+    assert all(torch.equal(state[name], copy[name]) for name in copy)
 
 
 def test_a_reservoir_goes_on_from_its_state(generator):

@@ -300,6 +300,36 @@ def test_any_dataset_becomes_a_stream(images: torch.Tensor, labels: torch.Tensor
     assert pictures[0].train._half.samples.images.dtype == torch.uint8
 
 
+@pytest.mark.parametrize(
+    ("given", "arrives"),
+    [
+        ((3, 8, 8), (3, 8, 8)),
+        ((1, 8, 5), (1, 8, 5)),
+        ((2, 8, 5), (2, 8, 5)),
+        ((16, 3, 3), (16, 3, 3)),
+        ((4, 8, 3), (4, 8, 3)),
+        ((8, 5, 3), (3, 8, 5)),
+        ((8, 5, 1), (1, 8, 5)),
+    ],
+)
+def test_an_array_has_its_channels_first_unless_only_the_last_dimension_could_be_them(
+    given: tuple[int, ...], arrives: tuple[int, ...]
+) -> None:
+    array = np.random.default_rng(0).random(given, np.float32)
+    stream = from_dataset([(array, i % 2) for i in range(20)])
+    expected = array if given == arrives else array.transpose(2, 0, 1)
+    assert stream.input_shape == arrives
+    assert torch.equal(stream[0].train.tensors()[0][0], torch.from_numpy(expected.copy()))
+
+
+def test_a_picture_as_small_as_its_channels_has_them_last() -> None:
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    stream = from_dataset([(Image.fromarray(pixels), i % 2) for i in range(20)])
+    assert stream.input_shape == (3, 4, 4)
+    x = stream[0].train.tensors()[0][0]
+    assert torch.equal((x * 255).round().byte(), torch.from_numpy(pixels).permute(2, 0, 1))
+
+
 def test_items_of_different_shapes_are_refused_by_number() -> None:
     items = [(torch.zeros(3, 4, 4), 0), (torch.zeros(3, 5, 4), 1)]
     with pytest.raises(DataError, match="item 1 of the dataset"):

@@ -152,7 +152,9 @@ def check_batch(device: torch.device, batch: Any, argument: str = "batch") -> tu
     inputs, targets = batch
     tensors = leaves(inputs) if isinstance(inputs, Tensor | Sequence | Mapping) else []
     if not tensors or not all(isinstance(x, Tensor) for x in tensors):
-        raise TypeError(f"{argument}: inputs must be a tensor, or a tuple or dict of tensors")
+        raise TypeError(
+            f"{argument}: inputs must be a tensor, or a tuple or dict of tensors, got {_in_words(inputs)}"
+        )
     counts = {x.shape[0] if x.dim() else 0 for x in tensors}
     count = counts.pop()
     if counts:
@@ -175,6 +177,22 @@ def check_batch(device: torch.device, batch: Any, argument: str = "batch") -> tu
                 f"{argument}: {what} are on {tensor.device} and the model is on {device}: move one of them"
             )
     return inputs, targets, count
+
+
+def _in_words(inputs: Any) -> str:
+    """The kind of what was given for inputs, and of what it holds."""
+    kind = type(inputs).__name__
+    if not isinstance(inputs, tuple | list | Mapping):
+        return kind
+    held = list(inputs.values() if isinstance(inputs, Mapping) else inputs)
+    told = f"{kind} of {', '.join(sorted({type(part).__name__ for part in held})) or 'nothing'}"
+    # how a learner's `observe` puts inputs and task together
+    if isinstance(inputs, tuple) and len(held) == 2 and any(isinstance(part, Tensor) for part in held):
+        told += (
+            ": a task, a tensor, goes with inputs of one tensor; several inputs hold the task themselves, "
+            "observe((a, b, task), y) or observe({'a': a, 'task': task}, y)"
+        )
+    return told
 
 
 def check_losses(losses: Any, count: int) -> Tensor:

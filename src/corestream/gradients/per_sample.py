@@ -47,8 +47,15 @@ class PerSampleGradients:
     def __len__(self) -> int:
         return self.losses.shape[0]
 
-    def __getitem__(self, index: Index) -> "PerSampleGradients":
-        """The gradients of some of the samples: a slice, or a tensor of indices."""
+    def __getitem__(self, index: Index | list[int]) -> "PerSampleGradients":
+        """The gradients of some of the samples: a slice, or a tensor or list of indices."""
+        if isinstance(index, list):
+            index = torch.tensor(index, dtype=None if index else torch.long, device=self.losses.device)
+        if not isinstance(index, slice | Tensor):
+            raise TypeError(
+                f"gradients are indexed by a slice, or a tensor or list of indices, got {index!r}: "
+                "sample n alone is grads[n : n + 1]"
+            )
         blocks = [block.select(index) for block in self._blocks]
         part = PerSampleGradients(taken(self.losses, index), None, blocks, self._parameters, self._max_bytes)
         part._norms = None if self._norms is None else taken(self._norms, index)

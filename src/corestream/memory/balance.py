@@ -31,10 +31,12 @@ def check_targets(targets: Tensor, balance: Balance) -> None:
 
 
 def balanced(members: Tensor, quota: int, priority: Tensor) -> Tensor:
-    """The indices of `quota` samples, group by group in turn, within a group by falling priority.
+    """The indices of `quota` samples, group by group in turn, within a group by falling priority; NaN is the lowest.
 
     A group with too few leaves its share to the others, so that fewer than the quota come only where fewer samples exist.
     """
+    if priority.is_floating_point():
+        priority = priority.masked_fill(priority.isnan(), -torch.inf)
     order = torch.argsort(priority, descending=True, stable=True)
     ordered = members[order]
     rank = torch.empty_like(order)

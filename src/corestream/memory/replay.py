@@ -153,10 +153,9 @@ class ReplayMemory:
         Of the candidates, and of each older task that must shrink, those with the largest priority stay, class by class in turn;
         where none is given, random ones. `priority` is the candidates', `shrink_priority` that of all `samples` kept so far.
         """
-        if self._reservoir is not None:
-            raise ValueError(
-                "store is for memories with a share for each task; a reservoir takes samples by add"
-            )
+        self._refuse_reservoir("store")
+        if self._kept is not None:
+            candidates.require_kind_of(self._kept)
         shares = self.places_by_task()
         quota = self._quota(candidates, len(shares) + 1)
         kept = self._kept
@@ -191,18 +190,30 @@ class ReplayMemory:
 
     def replace(self, samples: Samples) -> None:
         """Set what is kept, for methods with a policy of their own."""
+        self._refuse_reservoir("replace")
         if len(samples) > self.capacity:
             raise ValueError(f"{len(samples)} samples do not fit a memory of capacity {self.capacity}")
         self._keep(samples)
 
+    def _refuse_reservoir(self, verb: str) -> None:
+        if self._reservoir is not None:
+            raise ValueError(f"{verb} is for the other policies: a reservoir takes samples by add")
+
     def _keep(self, samples: Samples) -> None:
-        self._kept = samples
+        # laid out as a state is read back: the strides alone decide which of a convolution's kernels runs, even where one channel
+        # makes channels-last strides pass for contiguous
+        self._kept = samples.map(lambda column: column.reshape(-1).view(column.shape))
         if self.replay_from == "task" and len(samples):
             self._smallest_share = int(torch.unique(samples.tasks, return_counts=True)[1].min())
 
     def quota(self, candidates: Samples) -> int:
         """How many of a new task's candidates `store` would keep."""
         return self._quota(candidates, len(self.counts()) + 1)
+
+    def shrinks_for(self, candidates: Samples) -> bool:
+        """Whether `store` would take from what is kept to make room for these candidates' share."""
+        largest = max(self.counts().values(), default=0)
+        return self.policy == "quota" and largest > self.quota(candidates)
 
     def _quota(self, candidates: Samples, tasks: int) -> int:
         if self.policy == "per-class":
@@ -259,21 +270,15 @@ class ReplayMemory:
         return samples[torch.cat(chosen).to(device)]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """A flat dict of tensors, which safetensors can write."""
+        """A flat dict of tensors that later calls leave alone, and that safetensors can write."""
         state = {
             "capacity": torch.tensor(self.capacity),
             "policy": torch.tensor(POLICIES.index(self.policy)),
             "passed": torch.tensor(self._passed),
         }
-        if self._reservoir is not None:
-            return state | {
-                f"reservoir.{name}": value for name, value in self._reservoir.state_dict().items()
-            }
-        if self._kept is not None:
-            state |= {
-                f"samples.{name}": value.clone(memory_format=torch.contiguous_format)
-                for name, value in self._kept.state_dict().items()
-            }
+        held, prefix = (self._kept, "samples") if self._reservoir is None else (self._reservoir, "reservoir")
+        if held is not None:
+            state |= {f"{prefix}.{name}": value.clone() for name, value in held.state_dict().items()}
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:

@@ -56,16 +56,7 @@ class Reservoir:
         if self._slots is None:
             self._slots = samples.map(lambda column: column.new_zeros(self.capacity + 1, *column.shape[1:]))
             self._passed = self._passed.to(samples.targets.device)
-        for column, held in zip(samples.columns(), self._slots.columns(), strict=True):
-            if column.shape[1:] != held.shape[1:]:
-                raise ValueError(
-                    f"samples are kept side by side and must have one shape: {list(held.shape[1:])} before, "
-                    f"{list(column.shape[1:])} now; pad them to one length"
-                )
-            if column.dtype != held.dtype:
-                raise ValueError(
-                    f"samples are kept side by side and must have one type: {held.dtype} before, {column.dtype} now"
-                )
+        samples.require_kind_of(self._slots)
         return self._slots
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -54,6 +54,19 @@ class Samples:
             torch.cat([part.ids for part in parts]),
         )
 
+    def require_kind_of(self, held: "Samples") -> None:
+        """For samples that are to be kept beside others."""
+        for column, other in zip(self.columns(), held.columns(), strict=True):
+            if column.shape[1:] != other.shape[1:]:
+                raise ValueError(
+                    f"samples are kept side by side and must have one shape: {list(other.shape[1:])} before, "
+                    f"{list(column.shape[1:])} now; pad them to one length"
+                )
+            if column.dtype != other.dtype:
+                raise ValueError(
+                    f"samples are kept side by side and must have one type: {other.dtype} before, {column.dtype} now"
+                )
+
     def state_dict(self) -> dict[str, Tensor]:
         """A flat dict: "targets", "tasks", "ids" and "inputs", or "inputs.at.0", "inputs.at.1", … or "inputs.key.0.name" and so on: the
         first of a dict's inputs stays the first, though files sort their names."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
@@ -98,7 +99,8 @@ def from_dataset(
 ) -> Stream:
     """A stream of a dataset that yields `(input, label)`; `options` are those of `from_tensors`.
 
-    An input is a tensor [C, H, W], an image or an array [H, W] or [H, W, C]; all must have one shape.
+    An input is a tensor or an array [C, H, W], [H, W] or [D], or an image of Pillow's. An array whose last dimension alone
+    could be that of a picture's channels, 1, 3 or 4, is taken for [H, W, C]. All must have one shape.
     """
     options.setdefault("name", "dataset")
     return from_tensors(*_gathered(dataset), test=None if test is None else _gathered(test), **options)
@@ -140,12 +142,17 @@ def _part(pair: Pair, half: str) -> Part:
         raise ValueError(f"{half}targets: expected whole numbers from 0, got {smallest}")
     if inputs.dim() not in (2, 3, 4):
         raise ValueError(f"{half}inputs {tuple(inputs.shape)}: expected [n, C, H, W], [n, H, W] or [n, D]")
-    if inputs.dim() == 4 and inputs.shape[3] in CHANNELS and not CHANNELS & set(inputs.shape[1:3]):
+    if inputs.dim() == 4 and _has_channels_last(inputs.shape[1:]):
         raise ValueError(
             f"{half}inputs {tuple(inputs.shape)}: expected [n, C, H, W], and this looks like [n, H, W, C]; give channels "
             "first, x.transpose(0, 3, 1, 2) of an array, x.permute(0, 3, 1, 2) of a tensor"
         )
     return Part(_stored(inputs.detach().cpu()), targets.cpu().to(torch.int64))
+
+
+def _has_channels_last(shape: Sequence[int]) -> bool:
+    """Whether an input is [H, W, C]; where another dimension could be the channels too, they come first."""
+    return shape[2] in CHANNELS and not CHANNELS & set(shape[:2])
 
 
 def _stored(inputs: Tensor) -> Tensor:
@@ -227,7 +234,9 @@ def _as_tensor(item: Any) -> Tensor:
     if isinstance(item, Tensor):
         return item
     array = np.array(item)
-    return torch.from_numpy(array if array.ndim != 3 else np.ascontiguousarray(array.transpose(2, 0, 1)))
+    if array.ndim == 3 and (isinstance(item, Image.Image) or _has_channels_last(array.shape)):
+        array = np.ascontiguousarray(array.transpose(2, 0, 1))
+    return torch.from_numpy(array)
 
 
 def _check(name: str, value: object, right: bool, expected: str) -> None:
