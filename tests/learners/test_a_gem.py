@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from corestream import ReplayMemory
+from corestream import NonFiniteError, ReplayMemory
 from corestream.learners import AGEM
 from corestream.learners.a_gem import project
 
@@ -87,3 +87,62 @@ def test_half_precision_gradients_are_projected_in_single_precision(size):
     projected = project(g, {"w": -g["w"]})["w"]
     assert projected.dtype == torch.float16
     assert projected.abs().max() == 0
+
+
+class Tempered(nn.Module):
+    """A loss that learns."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(()))
+
+    def forward(self, outputs, targets):
+        return cross_entropy(outputs / self.temperature, targets, reduction="none")
+
+
+def flat_gradient(model, loss_fn, learning, x, y):
+    parts = torch.autograd.grad(loss_fn(model(x), y).mean(), learning)
+    return torch.cat([part.flatten() for part in parts])
+
+
+@pytest.mark.parametrize("part", ["model and loss", "head and loss"])
+def test_all_that_the_optimiser_has_to_learn_is_projected_and_learned(model, batch, generator, part):
+    loss_fn = Tempered()
+    learning = [*(model if part == "model and loss" else model.head).parameters(), *loss_fn.parameters()]
+    optimizer = torch.optim.SGD(learning, lr=0.1)
+    learner = AGEM(
+        model, optimizer, ReplayMemory(12, balance=None), replay=12, loss_fn=loss_fn, generator=generator
+    )
+    hidden = model.hidden.weight.detach().clone()
+
+    def flat():
+        return torch.cat([p.detach().flatten() for p in learning])
+
+    x, y = batch(12)
+    expected = flat() - 0.1 * flat_gradient(model, loss_fn, learning, x, y)
+    learner.observe(x, y)
+    torch.testing.assert_close(flat(), expected)
+    for _ in range(50):
+        learner.observe(x, y)
+    learner.end_task()
+    other = (y + 1) % 3
+    g = flat_gradient(model, loss_fn, learning, x, other)
+    reference = flat_gradient(model, loss_fn, learning, learner.memory.inputs, learner.memory.targets)
+    assert g @ reference < 0
+    expected = flat() - 0.1 * (g - (g @ reference) / (reference @ reference) * reference)
+    learner.observe(x, other)
+    torch.testing.assert_close(flat(), expected)
+    assert loss_fn.temperature != 1
+    assert torch.equal(hidden, model.hidden.weight) == (part == "head and loss")
+    assert all(p.grad is None for p in learning)
+
+
+def test_a_memory_whose_loss_is_not_finite_is_an_error_and_no_step(model, sgd, batch, generator):
+    learner = AGEM(model, sgd(model), ReplayMemory(6), replay=6, generator=generator)
+    learner.observe(*batch())
+    learner.end_task()
+    learner.memory.inputs[0] = torch.nan
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(NonFiniteError):
+        learner.observe(*batch(seed=1))
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))

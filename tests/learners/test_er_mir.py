@@ -60,7 +60,25 @@ def test_the_virtual_step_has_each_parameters_own_rate(model, batch):
     groups = [{"params": model.hidden.parameters(), "lr": 0.0}, {"params": [model.head.bias], "lr": 1.0}]
     memory = ReplayMemory(20, policy="reservoir", balance=None)
     learner = ERMIR(model, torch.optim.SGD(groups, lr=0.5), memory)
-    moved = learner._virtual_step(Samples.of(*batch()))
+    moved = learner._virtual_step(Samples.of(*batch()), torch.ones(12, dtype=torch.bool))
     assert torch.equal(moved["hidden.weight"], model.hidden.weight)
     assert torch.equal(moved["head.weight"], model.head.weight)  # which no group has
     assert not torch.equal(moved["head.bias"], model.head.bias)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_picks_of_a_batch_are_those_without_a_sample_whose_loss_is_not_finite(model, sgd, batch, bad):
+    learner = make(model, sgd, k=3, adapt=True)
+    x, y = batch(10)
+    x[4] = bad
+    good = torch.tensor([n for n in range(10) if n != 4])
+    other = deepcopy(model)
+    cross_entropy(other(x[good]), y[good]).backward()
+    with torch.no_grad():
+        for p in other.parameters():
+            p -= 0.5 * p.grad
+        rise = cross_entropy(other(x[good]), y[good], reduction="none") - cross_entropy(
+            model(x[good]), y[good], reduction="none"
+        )
+    assert learner.observe(x, y).picked.tolist() == good[rise.topk(3).indices].tolist()
+    assert all(p.isfinite().all() for p in model.parameters())

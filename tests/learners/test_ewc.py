@@ -111,3 +111,49 @@ def test_layers_that_are_thawed_later_are_left_out_of_the_penalty(model, sgd, ba
         learner.end_task()
         model.hidden.requires_grad_(True)
     assert sorted(learner.fisher) == ["head.bias", "head.weight"]
+
+
+def test_the_fisher_is_the_mean_over_the_samples_that_are_finite(model, sgd, batch):
+    learner, (x, y) = EWC(model, sgd(model)), batch(12)
+    x[[2, 7]] = torch.nan
+    learner.end_task([(x, y)])
+    finite = [n for n in range(12) if n not in (2, 7)]
+    for name, value in loop_fisher(model, x[finite], y[finite]).items():
+        assert torch.allclose(learner.fisher[name], value, rtol=1e-4, atol=1e-8)
+
+
+class Pooled(torch.nn.Module):
+    """Takes sequences of any length."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(x.mean(1))
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_batch_of_another_shape_is_refused_before_the_step(sgd, resumed):
+    torch.manual_seed(0)
+    model, y = Pooled(), torch.arange(6) % 3
+    learner = EWC(model, sgd(model))
+    learner.observe(torch.randn(6, 5, 4), y)
+    if resumed:
+        state, learner = learner.state_dict(), EWC(model, sgd(model))
+        learner.load_state_dict(state)
+    before = model.head.weight.clone()
+    with pytest.raises(ValueError, match="must have one shape"):
+        learner.observe(torch.randn(6, 7, 4), y)
+    assert torch.equal(model.head.weight, before)
+    learner.observe(torch.randn(6, 5, 4), y)
+
+
+def test_a_state_with_samples_of_another_shape_goes_on(sgd):
+    model, y = Pooled(), torch.arange(6) % 3
+    learner, other = EWC(model, sgd(model)), EWC(model, sgd(model))
+    learner.observe(torch.randn(6, 5, 4), y)
+    other.observe(torch.randn(6, 7, 4), y)
+    other.load_state_dict(learner.state_dict())
+    other.observe(torch.randn(6, 5, 4), y)
+    assert len(other.candidates.kept()) == 12

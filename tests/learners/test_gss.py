@@ -61,3 +61,38 @@ def test_only_filled_slots_are_replayed(model, sgd, batch):
 def test_a_reservoir_is_refused(model, sgd):
     with pytest.raises(ValueError, match="policy='reservoir' leaves nothing to choose"):
         GSS(model, sgd(model), ReplayMemory(8, policy="reservoir", balance=None))
+
+
+def test_empty_slots_do_not_go_through_the_network(sgd):
+    """All samples are one and the same, so that every batch has its statistics."""
+    torch.manual_seed(0)
+    model, x = (
+        torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3)),
+        torch.tensor([1.0, 2, 3, 4]),
+    )
+    learner, y = make(model, sgd, 50, replay=10, compare=10), torch.zeros(3, dtype=torch.long)
+    rows = []
+    model.register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0]))
+    for _ in range(2):
+        learner.observe(x.expand(3, 4), y)
+    torch.testing.assert_close(model[0].running_mean, (1 - 0.9**3) * x)  # two batches and one replay
+    assert all(torch.equal(row, x) for row in torch.cat(rows))
+
+
+def test_a_memory_of_unknown_scores_is_refused(model, sgd, batch):
+    memory = ReplayMemory(8)
+    memory.replace(Samples.of(*batch(5)))
+    with pytest.raises(ValueError, match="memory already holds 5 samples"):
+        GSS(model, sgd(model), memory)
+    assert len(memory) == 5
+
+
+def test_a_state_brings_the_scores_of_its_memory(model, sgd, batch):
+    learner = make(model, sgd, 8)
+    learner.observe(*batch(5))
+    learner.end_task()
+    other = make(model, sgd, 8)
+    other.load_state_dict(learner.state_dict())
+    other.observe(*batch(1, seed=1))
+    other.end_task()
+    assert torch.equal(other.memory.inputs[:5], learner.memory.inputs)

@@ -68,9 +68,28 @@ def test_parameters_come_out_of_their_rows_as_they_went_in(model, mixed):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+def three_steps_on_two_points(model, before, after, old, new, moving):
+    """By plain autograd on copies of the network; only the parameters that are moving leave what the task has made of them."""
+    found = {name: (before[name] + after[name]) / 2 for name in moving}
+    speed = {name: torch.zeros_like(value) for name, value in found.items()}
+    for _ in range(3):
+        total = {name: torch.zeros_like(value) for name, value in found.items()}
+        for start, samples in ((before, old), (after, new)):
+            for share in (0.5, 1.0):
+                other = deepcopy(model).requires_grad_(True)
+                other.load_state_dict(after | {n: start[n] + share * (found[n] - start[n]) for n in found})
+                torch.nn.functional.cross_entropy(other(samples.inputs), samples.targets).backward()
+                for name in found:
+                    total[name] += share / 2 * other.get_parameter(name).grad
+        for name in found:
+            speed[name] = 0.8 * speed[name] + total[name]
+            found[name] = found[name] - 0.01 * speed[name]
+    return found
+
+
 @pytest.mark.parametrize("method", [MCSGD, MCSGDOCS])
 def test_a_solution_is_what_sgd_on_the_path_loss_finds(model, sgd, batch, method):
-    """By plain autograd on copies of the network, with a memory and candidates so few that every step takes all of them."""
+    """With a memory and candidates so few that every step takes all of them."""
     learner = method(
         model, sgd(model), ReplayMemory(5, balance=None), k=6, candidates=6, path_steps=3, path_points=2
     )
@@ -79,20 +98,7 @@ def test_a_solution_is_what_sgd_on_the_path_loss_finds(model, sgd, batch, method
     before, old = parameters(model), learner.memory.samples
     learner.observe(*batch(6, seed=2))
     after, new = parameters(model), learner.candidates.kept()
-    found = {name: (before[name] + after[name]) / 2 for name in before}
-    speed = {name: torch.zeros_like(value) for name, value in found.items()}
-    for _ in range(3):
-        total = {name: torch.zeros_like(value) for name, value in found.items()}
-        for start, samples in ((before, old), (after, new)):
-            for share in (0.5, 1.0):
-                other = deepcopy(model)
-                other.load_state_dict({n: start[n] + share * (found[n] - start[n]) for n in found})
-                torch.nn.functional.cross_entropy(other(samples.inputs), samples.targets).backward()
-                for name, parameter in other.named_parameters():
-                    total[name] += share / 2 * parameter.grad
-        for name in found:
-            speed[name] = 0.8 * speed[name] + total[name]
-            found[name] = found[name] - 0.01 * speed[name]
+    found = three_steps_on_two_points(model, before, after, old, new, moving=before)
     learner.conclude()
     assert all(torch.allclose(p, found[name], atol=1e-5) for name, p in parameters(model).items())
     assert not all(torch.allclose(after[name], found[name], atol=1e-3) for name in found)
@@ -248,7 +254,7 @@ def test_what_a_leader_launches_later_leads_to_the_same_solution(twins, batch):
     for seed in (1, 2, 3):
         for one in (learner, plain):
             one.observe(*batch(9, seed=seed))
-        with repeating(lambda work, times, generators: later.extend([work] * times)):
+        with repeating(lambda work, times, generators, wait: later.extend([work] * times)):
             learner.conclude()
         for work in later:
             work()
@@ -264,6 +270,40 @@ def test_a_path_is_found_where_a_layer_was_frozen_on_the_way(model, sgd, batch, 
         model.hidden.requires_grad_(not freeze)
         learner.observe(*batch())
         learner.end_task()
+
+
+@pytest.mark.parametrize("method", [MCSGD, MCSGDOCS])
+@pytest.mark.parametrize("stays", ["frozen on the way", "in no optimiser"])
+def test_a_path_moves_only_what_the_optimiser_has_to_learn(model, sgd, batch, method, stays):
+    optimizer = sgd(model if stays == "frozen on the way" else model.head)
+    memory = ReplayMemory(5, balance=None)
+    learner = method(model, optimizer, memory, k=6, candidates=6, path_steps=3, path_points=2)
+    learner.observe(*batch(6, seed=1))
+    learner.end_task()
+    before, old = parameters(model), learner.memory.samples
+    model.hidden.requires_grad_(stays != "frozen on the way")
+    learner.observe(*batch(6, seed=2))
+    after, new = parameters(model), learner.candidates.kept()
+    gradient = None if model.hidden.weight.grad is None else model.hidden.weight.grad.clone()
+    found = three_steps_on_two_points(model, before, after, old, new, moving=["head.weight", "head.bias"])
+    learner.end_task()
+    for name in ("hidden.weight", "hidden.bias"):
+        assert torch.equal(model.get_parameter(name), after[name])
+    for name, value in found.items():
+        torch.testing.assert_close(model.get_parameter(name).detach(), value, rtol=0, atol=1e-5)
+        assert not torch.allclose(value, after[name], atol=1e-4)
+    if gradient is not None:
+        assert torch.equal(model.hidden.weight.grad, gradient)
+
+
+def test_a_task_can_end_where_nothing_learns_any_more(model, sgd, batch, generator):
+    learner = MCSGD(model, sgd(model), ReplayMemory(6), path_steps=2, generator=generator)
+    for seed in range(2):
+        learner.observe(*batch(seed=seed))
+        model.requires_grad_(seed == 0)
+        before = parameters(model)
+        learner.end_task()
+    assert all(torch.equal(before[name], value) for name, value in parameters(model).items())
 
 
 def test_a_task_can_end_in_inference_mode(model, sgd, batch, generator):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from corestream import ReplayMemory
@@ -54,6 +55,33 @@ def test_grad_matching_matches_the_gradients_of_the_model_or_of_its_last_layer(m
     learner = GradMatching(model, sgd(model), ReplayMemory(6), last_layer=last_layer)
     rows = gradients(model, x, y, list((model.head if last_layer else model).parameters()))
     assert torch.equal(learner.choose(Samples.of(x, y), 6), grad_matching(rows @ rows.T, 6))
+
+
+class HeadFirst(nn.Module):
+    """Its output layer is registered before the others, and called after them."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.body = nn.Linear(8, 3), nn.Linear(4, 8)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x)))
+
+
+def test_grad_matchings_last_layer_is_the_one_that_is_called_last(sgd, batch):
+    torch.manual_seed(0)
+    model, (x, y) = HeadFirst(), batch(15)
+    rows, others = (gradients(model, x, y, list(part.parameters())) for part in (model.head, model.body))
+    expected = grad_matching(rows @ rows.T, 6)
+    assert not torch.equal(expected, grad_matching(others @ others.T, 6))
+    learner = GradMatching(model, sgd(model), ReplayMemory(6), last_layer=True)
+    assert torch.equal(learner.choose(Samples.of(x, y), 6), expected)
+
+
+def test_grad_matching_by_the_last_layer_needs_one(sgd):
+    model = nn.Conv2d(1, 1, 1)
+    with pytest.raises(ValueError, match="last_layer=True: the model has no Linear layer"):
+        GradMatching(model, sgd(model), ReplayMemory(6), last_layer=True)
 
 
 def test_grad_matching_leaves_out_what_is_not_finite(model, sgd, batch):

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cosine_similarity
 
-from corestream import ReplayMemory
+from corestream import NonFiniteError, ReplayMemory
 from corestream.learners import FeatOCS, InputOCS
 
 
@@ -38,3 +38,14 @@ def test_scoring_leaves_running_statistics_to_the_update(batch):
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
     FeatOCS(model, torch.optim.SGD(model.parameters(), lr=0.1), ReplayMemory(6), k=4).observe(*batch())
     assert int(model[1].num_batches_tracked) == 1
+
+
+@pytest.mark.parametrize("warm_start", [0, 100])
+def test_inputs_too_large_to_compare_are_an_error_and_no_step(model, sgd, batch, warm_start):
+    learner = InputOCS(model, sgd(model), ReplayMemory(9), k=4, warm_start=warm_start)
+    x, y = batch(12)
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(NonFiniteError):
+        learner.observe(1e20 * x, y)
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert learner.candidates.kept() is None

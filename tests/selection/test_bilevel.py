@@ -115,3 +115,10 @@ def test_the_callers_threads_are_as_they_were(monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert set(inside) == {1}
+
+
+def test_a_kernel_of_zeros_tells_no_sample_from_another():
+    """Whatever is picked, all outputs are 0 and G(w) is log C: no weight has a slope, and each stays at 1."""
+    found = bilevel(torch.zeros(6, 6), torch.arange(6) % 3, 4)
+    assert found.weights.tolist() == [1.0] * 4
+    assert len(found.picked.unique()) == 4

@@ -1,6 +1,7 @@
 """A-GEM: averaged gradient episodic memory (Chaudhry et al. 2019)."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +11,14 @@ from ..memory import ReplayMemory, Samples
 from .base import weighted_mean
 from .uniform import Uniform
 
+Name = TypeVar("Name", bound=Hashable)
+
 
 class AGEM(Uniform):
-    """The batch's gradient g; where it conflicts with that of a memory batch, g_ref, its projection (Eq. 11)."""
+    """The batch's gradient g; where it conflicts with that of a memory batch, g_ref, its projection (Eq. 11).
+
+    Both are over what the optimiser has to learn, of the model and of the loss, and over nothing else: a step moves that alone.
+    """
 
     def __init__(
         self,
@@ -43,21 +49,29 @@ class AGEM(Uniform):
         loss = weighted_mean(self._losses(samples.inputs, samples.targets), valid)
         self._spoil(~(loss.detach().isfinite() & valid.any()))
         gradient = self._gradient(loss)
-        reference = self._replayed(samples)
-        if reference is not None:
-            gradient = project(
-                gradient, self._gradient(self._losses(reference.inputs, reference.targets).mean())
-            )
-        self._step(gradient)
+        replayed = self._replayed(samples)
+        if replayed is not None:
+            remembered = self._losses(replayed.inputs, replayed.targets).mean()
+            self._spoil(~remembered.detach().isfinite())
+            gradient = project(gradient, self._gradient(remembered))
+        self._step_along(gradient)
         return loss
 
-    def _gradient(self, loss: Tensor) -> dict[str, Tensor]:
-        """Of the parameters that the loss depends on: another task's head is left alone."""
-        parts = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
-        return {name: part for name, part in zip(self.parameters, parts, strict=True) if part is not None}
+    def _gradient(self, loss: Tensor) -> dict[Tensor, Tensor]:
+        """By parameter, of those that the loss depends on: another task's head is left alone."""
+        learning = [p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
+        parts = torch.autograd.grad(loss, learning, allow_unused=True)
+        return {p: part for p, part in zip(learning, parts, strict=True) if part is not None}
+
+    def _step_along(self, gradient: Mapping[Tensor, Tensor]) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        for parameter, part in gradient.items():
+            parameter.grad = part
+        self._apply_gradients()
+        self.optimizer.zero_grad(set_to_none=True)
 
 
-def project(gradient: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def project(gradient: Mapping[Name, Tensor], reference: Mapping[Name, Tensor]) -> dict[Name, Tensor]:
     """g − (gᵀg_ref / g_refᵀg_ref) g_ref where gᵀg_ref < 0, else g; a parameter that one of them leaves out has zero there."""
     products = [_product(part, reference[name]) for name, part in gradient.items() if name in reference]
     if not products:  # nothing in common, and so no conflict

@@ -11,6 +11,7 @@ from ..gradients.calling import Inputs
 from ..memory import ReplayMemory, Samples
 from ..selection.mir import most_interfered
 from ..selection.scores import in_mode
+from .base import weighted_mean
 from .rehearsal import Rehearsal
 
 
@@ -38,26 +39,32 @@ class ERMIR(Rehearsal):
         self.search = search
 
     def choose(self, samples: Samples, k: int) -> Tensor:
-        return self._interfered(samples, by=samples, k=k)
+        with torch.no_grad():
+            finite = self._losses(samples.inputs, samples.targets).isfinite()
+        # a finite sample stands in, with no weight, for one that is not: zero times its gradient would still be NaN
+        places = torch.arange(len(samples), device=self.device)
+        by = samples[places.where(finite, finite.int().argmax())]
+        return self._interfered(samples, self._virtual_step(by, finite), k)
 
     def _replayed(self, samples: Samples) -> Samples | None:
         if not len(self.memory):
             return None
         found = self.memory.sample(self.search, self.generator)
-        return found[self._interfered(found, by=samples, k=self.replay)]
-
-    def _interfered(self, samples: Samples, by: Samples, k: int) -> Tensor:
+        everyone = torch.ones(len(samples), dtype=torch.bool, device=self.device)
         with in_mode(self.model, "eval"):  # dropout would drown the difference
-            virtual = self._virtual_step(by)
-            with torch.no_grad():
-                before = self._losses(samples.inputs, samples.targets)
-                after = self.loss_fn(at(self.model, virtual, samples.inputs), samples.targets)
+            virtual = self._virtual_step(samples, everyone)
+            return found[self._interfered(found, virtual, self.replay)]
+
+    @torch.no_grad()
+    def _interfered(self, samples: Samples, virtual: Mapping[str, Tensor], k: int) -> Tensor:
+        before = self._losses(samples.inputs, samples.targets)
+        after = self.loss_fn(at(self.model, virtual, samples.inputs), samples.targets)
         return most_interfered(before, after, k)
 
-    def _virtual_step(self, samples: Samples) -> dict[str, Tensor]:
-        """θ − η ∇L(samples), without touching the model."""
+    def _virtual_step(self, samples: Samples, valid: Tensor) -> dict[str, Tensor]:
+        """θ − η ∇L(valid samples), without touching the model."""
         with torch.enable_grad():
-            loss = self._losses(samples.inputs, samples.targets).mean()
+            loss = weighted_mean(self._losses(samples.inputs, samples.targets), valid)
         gradients = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
         rates = {id(p): group["lr"] for group in self.optimizer.param_groups for p in group["params"]}
         moved = zip(self.parameters.items(), gradients, strict=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..gradients import per_sample_gradients
-from ..gradients.calling import Inputs, join_inputs
+from ..gradients.calling import Inputs, join_inputs, leaves
 from ..gradients.per_sample import compute_dtype
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
@@ -49,6 +49,10 @@ class EWC(Finetune):
         self.anchor = {name: p.detach().to(wide, copy=True) for name, p in self.parameters.items()}
         self.candidates = Reservoir(candidates)
 
+    @property
+    def _keeps_samples(self) -> bool:
+        return True  # for the Fisher
+
     def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
         loss = super()._objective(samples, valid)
         if self.task == 0:
@@ -76,19 +80,19 @@ class EWC(Finetune):
         self.candidates.clear()
 
     def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor]:
-        """The mean of g∘g over the samples, g the gradient of a sample's own loss."""
+        """The mean of g∘g over the samples whose loss and gradient are finite, g the gradient of a sample's own loss."""
         total = {name: torch.zeros_like(fisher) for name, fisher in self.fisher.items()}
         learning = [
             name for name, p in self.parameters.items() if p.requires_grad
         ]  # others may have been thawed
-        count = 0
+        count = torch.zeros((), dtype=torch.long, device=self.device)
         with in_mode(self.model, "eval"):
             for batch in _joined(data):
                 grads = per_sample_gradients(self.model, self.loss_fn, batch, parameters=learning)
                 for name, squares in grads.wide_squares().items():
                     total[name] += squares
-                count += len(batch[1])
-        return {name: value / max(count, 1) for name, value in total.items()}
+                count += grads.finite.sum()
+        return {name: value / count.clamp_min(1) for name, value in total.items()}
 
     def _kept(self) -> Iterable[Any]:
         kept = self.candidates.kept()
@@ -110,6 +114,9 @@ class EWC(Finetune):
         self.candidates.load_state_dict(
             {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         )
+        kept = self.candidates.kept()
+        columns = [] if kept is None else [*leaves(kept.inputs), kept.targets]
+        self._kind = [(list(column.shape[1:]), column.dtype) for column in columns] or None
 
 
 def _joined(data: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:

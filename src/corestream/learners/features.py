@@ -19,7 +19,13 @@ def features(model: nn.Module, inputs: Any) -> Tensor:
     if callable(embed) and not isinstance(embed, nn.Module):  # a layer of that name is no method
         embedded: Tensor = embed(_first(inputs))
         return embedded.flatten(1)
-    return _input_of_last_linear(model, inputs).flatten(1)
+    found = last_linear(model, inputs)
+    if found is None:
+        raise ValueError(
+            "the model has no embed method, and no Linear layer was called last and with all samples, so that it is not clear what it "
+            "sees in them: give it `embed(x)` → [N, D]"
+        )
+    return found[1].flatten(1)
 
 
 def raw_inputs(inputs: Any) -> Tensor:
@@ -34,16 +40,14 @@ def _first(inputs: Any) -> Any:
     return inputs[0] if isinstance(inputs, tuple | list) else inputs
 
 
-def _input_of_last_linear(model: nn.Module, inputs: Any) -> Tensor:
+@torch.no_grad()
+def last_linear(model: nn.Module, inputs: Any) -> tuple[nn.Module, Tensor] | None:
+    """The Linear layer that the model calls last, and its input; None where it has none, or that one is not given all samples."""
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    if not linears:
-        raise ValueError(
-            "the model has neither an embed method nor a Linear layer: give it `embed(x)` → [N, D]"
-        )
-    seen: list[Tensor] = []
+    seen: list[tuple[nn.Module, Tensor]] = []
 
-    def see(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        seen.append(args[0] if args else kwargs["input"])
+    def see(linear: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen.append((linear, args[0] if args else kwargs["input"]))
 
     handles = [linear.register_forward_pre_hook(see, with_kwargs=True) for linear in linears]
     try:
@@ -51,9 +55,5 @@ def _input_of_last_linear(model: nn.Module, inputs: Any) -> Tensor:
     finally:
         for handle in handles:
             handle.remove()
-    if not seen or len(seen[-1]) != len(leaves(inputs)[0]):  # a head may have been given some of the samples
-        raise ValueError(
-            "no Linear layer was called last and with all samples, so that it is not clear what the model sees in them: "
-            "give it `embed(x)` → [N, D]"
-        )
-    return seen[-1]
+    # a head may have been given some of the samples
+    return seen[-1] if seen and len(seen[-1][1]) == len(leaves(inputs)[0]) else None

@@ -9,6 +9,7 @@ from ..gradients import per_sample_gradients
 from ..memory import ReplayMemory, Samples
 from ..selection.grad_matching import grad_matching
 from .coreset import Coreset
+from .features import last_linear
 
 
 class GradMatching(Coreset):
@@ -24,17 +25,22 @@ class GradMatching(Coreset):
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, memory, **shared)
-        self.matched = [last_linear(self.model)] if last_layer else None
+        if last_layer and not any(isinstance(module, nn.Linear) for module in self.model.modules()):
+            raise ValueError("last_layer=True: the model has no Linear layer")
+        self.last_layer = last_layer
 
     def choose(self, samples: Samples, k: int) -> Tensor:
         batch = (samples.inputs, samples.targets)
-        grads = per_sample_gradients(self.model, self.loss_fn, batch, parameters=self.matched)
+        matched = [self._output_layer(samples)] if self.last_layer else None
+        grads = per_sample_gradients(self.model, self.loss_fn, batch, parameters=matched)
         usable = grads.finite[:, None] & grads.finite
         return grad_matching(torch.where(usable, grads.gram(), torch.nan), k)
 
-
-def last_linear(model: nn.Module) -> nn.Module:
-    linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    if not linears:
-        raise ValueError("last_layer=True: the model has no Linear layer")
-    return linears[-1]
+    def _output_layer(self, samples: Samples) -> nn.Module:
+        """The Linear that is called last: the order in which layers were registered says nothing."""
+        found = last_linear(self.model, samples.inputs)
+        if found is None:
+            raise ValueError(
+                "last_layer=True: no Linear layer was called last and with all samples; give last_layer=False"
+            )
+        return found[0]

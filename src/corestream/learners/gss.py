@@ -35,6 +35,11 @@ class GSS(Rehearsal):
         if compare < 1:
             raise ValueError(f"compare must be at least 1, got {compare}")
         memory.require_shares()
+        if len(memory):
+            raise ValueError(
+                f"memory already holds {len(memory)} samples, and GSS does not know by which scores they came in: give an empty one, and "
+                "load the state of the learner that filled it"
+            )
         self.compare = compare
         self._slots: Samples | None = None
         self._scores = torch.zeros(memory.capacity, device=self.device)
@@ -84,7 +89,9 @@ class GSS(Rehearsal):
         keys = torch.rand(self.memory.capacity, generator=self.generator, device=self.device)
         taken = torch.arange(self.memory.capacity, device=self.device) < self._filled
         best = torch.where(taken, keys, -1.0).topk(min(count, self.memory.capacity))
-        return slots[best.indices], best.values >= 0
+        there = best.values >= 0
+        # a filled slot stands in, with no weight, for those that are empty
+        return slots[best.indices.where(there, best.indices[0])], there
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         if self._slots is not None:

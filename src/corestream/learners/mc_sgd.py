@@ -36,14 +36,14 @@ class Connected(Learner):
         self._solution = {name: p.detach().clone() for name, p in self.parameters.items()}
 
     def _conclude(self) -> None:
-        candidates = self.candidates.kept()
-        if self.task == 0 or candidates is None or not len(self.memory):
+        candidates, learning = self.candidates.kept(), self._learning()
+        if self.task == 0 or candidates is None or not len(self.memory) or not learning:
             return
         connect(
             self.model,
             self.loss_fn,
-            self.parameters,
-            self._solution,
+            learning,
+            {name: self._solution[name] for name in learning},
             self.memory.samples,
             candidates,
             steps=self.path_steps,
@@ -52,6 +52,11 @@ class Connected(Learner):
             batch=self.replay,
             generator=self.generator,
         )
+
+    def _learning(self) -> dict[str, Tensor]:
+        """What a path may move: a parameter that is frozen, or that the optimiser does not have, stays where it is."""
+        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        return {name: p for name, p in self.parameters.items() if p.requires_grad and id(p) in held}
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         for name, parameter in self.parameters.items():

@@ -48,8 +48,9 @@ def connect(
     """w = argmin Σ_α L_old(w̄ + α (w − w̄)) + L_new(ŵ + α (w − ŵ)), by SGD from the middle of w̄ and ŵ (Eq. 6).
 
     w̄ = `before` is the solution for the tasks so far and `old` what is remembered of them; ŵ is what the new task has made of it,
-    the model's `parameters` as they are, and `new` samples of that task. The parameters become w, step by step: nothing is left to
-    be done after the last one, which may be still to come where somebody else repeats the steps. An error leaves them at ŵ.
+    the model's `parameters` as they are, and `new` samples of that task; parameters that are not given stay as they are. Those given
+    become w, step by step: nothing is left to be done after the last one, which may be still to come where somebody else repeats the
+    steps. An error leaves them at ŵ.
     """
     solution, minimum = in_rows(before), in_rows(parameters)
     found = [((a + b) / 2).requires_grad_() for a, b in zip(solution, minimum, strict=True)]
@@ -64,7 +65,7 @@ def connect(
                 model, loss_fn, minimum, found, parameters, _some(new, batch, generator), points
             )
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward(inputs=found)  # and no gradient for what stays as it is
         optimizer.step()
         _assign(parameters, found)
 

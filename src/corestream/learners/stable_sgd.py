@@ -30,6 +30,7 @@ class StableSGD(Finetune):
         self.lr_floor = lr_floor
 
     def end_task(self, data: Iterable[Any] | None = None) -> None:
+        before = [group["lr"] for group in self.optimizer.param_groups]
         super().end_task(data)
-        for group in self.optimizer.param_groups:
-            group["lr"] = max(group["lr"], self.lr_floor)
+        for group, rate in zip(self.optimizer.param_groups, before, strict=True):
+            group["lr"] = min(rate, max(group["lr"], self.lr_floor))  # one that was below the floor stays

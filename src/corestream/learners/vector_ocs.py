@@ -21,8 +21,8 @@ class InputOCS(OCS):
         compared = None if reference is None else self._vectors(reference.inputs)
         criteria = vector_criteria(self._vectors(inputs), compared)
         assert criteria.finite is not None
-        self._spoil(~criteria.finite.any())
         scores = weigh(criteria, self.tau, self.weights)
+        self._spoil((scores.total == -torch.inf).all())  # also where squares are too large for their type
         chance = torch.rand(len(targets), generator=self.generator, device=self.device)
         chance = torch.where(criteria.finite, chance, -torch.inf)
         picked = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)

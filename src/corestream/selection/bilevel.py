@@ -75,7 +75,8 @@ def _bilevel(
     if len(usable) == 0:
         return Bilevel(usable, kernel.new_empty(0))
     kernel = kernel[usable][:, usable]
-    kernel = kernel / kernel.diagonal().mean()
+    scale = kernel.diagonal().mean()
+    kernel = kernel / torch.where(scale > 0, scale, 1.0)  # of zeros: any sample is as good as another
     labels = one_hot(targets[usable].unique(return_inverse=True)[1]).double()
     k = min(k, len(usable))
     draw = torch.rand(
