@@ -156,3 +156,41 @@ def test_a_warning_of_a_worker_is_told_once(cli, tmp_path):
     assert line.startswith(
         "ocs (sweeps 1, warm start 99) on rotated-digits first task seed 0: all 25 batches"
     )
+
+
+def test_every_name_asked_for_has_its_entry(compare, ended):
+    asked = "split-cifar100", "--methods", "ocs,ocs:best", "--seeds", "1"
+    found = json.loads(compare(*asked, "--json").out)["methods"]
+    assert list(found) == ["ocs", "ocs:best"]
+    assert found["ocs"] == found["ocs:best"]
+    assert compare(*asked).out.count("ocs:best") == 1
+
+
+def test_a_method_without_a_finished_run_has_no_mean_and_says_so(compare):
+    answer = compare("rotated-digits", "--methods", "finetune", "--seeds", "1", "--lr", "1e30", "--json")
+    assert answer.status == 1
+    row = json.loads(answer.out)["methods"]["finetune"]
+    assert (row["runs"], row["diverged"]) == (0, 1)
+    assert row["accuracy"] == row["forgetting"] == {"mean": None, "sd": None}
+
+
+def test_a_files_settings_may_be_spelled_as_options(compare, tmp_path, ended):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'methods = ["ocs", "er-mir"]\n[settings]\nwarm-start = 3\n[settings.er-mir]\nbatch-size = 7\n'
+    )
+    answer = compare("rotated-digits", "--config", file, "--protocol", "paper", "--seeds", "1")
+    assert answer.status == 0, answer.err
+    ocs, er_mir = (config.settings for config in ended)
+    assert (ocs["warm_start"], er_mir["batch_size"]) == (3, 7)
+
+
+def test_a_files_word_on_one_method_goes_before_that_on_all_and_the_command_lines_before_both(
+    compare, tmp_path, ended
+):
+    file = tmp_path / "mine.toml"
+    file.write_text('methods = ["ocs", "er-mir"]\n[settings]\nreplay = 3\n[settings.ocs]\nreplay = 7\n')
+    for given, expected in ((), (7, 3)), (("--replay", "4"), (4, 4)):
+        answer = compare("rotated-digits", "--config", file, "--seeds", "1", *given)
+        assert answer.status == 0, answer.err
+        assert tuple(config.settings["replay"] for config in ended[-2:]) == expected

@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from corestream import learners, streams
 from corestream.cli import listing
 from corestream.cli.paper import ABOUT
@@ -103,3 +105,18 @@ def test_a_run_of_an_older_version_is_told_apart(capsys, monkeypatch, tmp_path):
     assert lines == (
         "a finetune on rotated-digits seed 0: 50.0 % (of an older version) b finetune on rotated-digits seed 0: 50.0 %"
     )
+
+
+@pytest.mark.parametrize("width", [80, 50, 30])
+def test_a_narrow_terminal_leaves_nothing_out(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    folder, words = (
+        "/work/" + "runs/" * 12 + "0123456789abcdef",
+        "ocs on folder:/" + "pictures/" * 6 + " seed 0: 81.2 %",
+    )
+    listing._show("run", {folder: words}, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    middle = lines[0].index(" ")  # the first column is full of a name without any
+    columns = [line[:middle] for line in lines], [line[middle:] for line in lines]
+    assert ["".join("".join(column).split()) for column in columns] == [folder, words.replace(" ", "")]

@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -72,3 +73,12 @@ def test_a_folder_that_cannot_be_is_told_without_a_traceback(cli):
     assert answer.status == 1
     assert "File name too long" in answer.err
     assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_encoding_that_lacks_a_sign_shows_another(tmp_path, encoding):
+    command = [sys.executable, "-m", "corestream", "paper", "hyperparameters", "--out", str(tmp_path)]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"?" in done.stdout

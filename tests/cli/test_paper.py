@@ -223,3 +223,19 @@ def test_results_in_a_file_are_refused_before_anything_runs(tmp_path: Path, name
     with pytest.raises(ConfigError, match=r"kept\.json is no folder; --results names the folder"):
         corestream("paper", name, "--offline", "--results", str(file), "--out", str(tmp_path / "out"))
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_files_of_no_run_are_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(paper, "write_atomically", full)
+    with pytest.raises(OSError, match=r"hyperparameters\.md"):
+        corestream("paper", "hyperparameters", "--out", str(tmp_path))
+    with pytest.raises(OSError, match=r"figure3\.csv"):
+        corestream(
+            "paper", "figure3", "--benchmark", "rotated-digits", "--device", "cpu", "--out", str(tmp_path)
+        )
+    assert not list(tmp_path.rglob("*.csv"))

@@ -166,3 +166,12 @@ def test_what_fails_in_a_file_of_ones_own_is_told_with_its_line(cli, own, tmp_pa
     answer = cli("compare", "rotated-digits", *asked, "--out", tmp_path / "runs", "--device", "cpu")
     assert answer.status == 1
     assert f"failed: NameError: name 'nowhere' is not defined (own.py:{line})" in answer.err
+
+
+@pytest.mark.parametrize("name", ["first:best", "first,second"])
+def test_a_name_that_could_not_be_compared_is_refused(cli, own, name):
+    own.write_text(OWN.replace('Method("first"', f'Method("{name}"'))
+    answer = cli("list", "methods")
+    assert answer.status == 2
+    assert f"the method's name is '{name}'; take one without ':' and ','" in answer.err
+    assert "Traceback" not in answer.err

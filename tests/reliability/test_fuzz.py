@@ -360,7 +360,10 @@ def test_run_folders(tmp_path, name):
     config = make_config("rotated-digits", "ocs")
     record = {"config": config.to_dict(), "format": 2, "environment": {}}
     write_json(tmp_path / "config.json", record)
-    write_json(tmp_path / "accuracy.json", {"status": "done", "matrix": [[0.5]], "digest": config.digest()})
+    write_json(
+        tmp_path / "accuracy.json",
+        {"status": "done", "average_accuracy": 0.5, "matrix": [[0.5]], "digest": config.digest()},
+    )
     (tmp_path / "memory.safetensors").write_bytes(save({"inputs": torch.rand(3, 1, 2, 2)}))
     read = {
         "config.json": lambda: read_config(tmp_path / name)[0],

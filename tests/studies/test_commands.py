@@ -22,6 +22,12 @@ CASES: list[dict[str, Any]] = [
         "method": "ocs",
         "overrides": {"weights": (1.0, 0.0, 0.5), "parameters": ("stem", "stage1"), "tau": 1.0},
     },
+    {
+        "benchmark": "rotated-digits",
+        "method": "uniform",
+        "overrides": {"capacity": 2000, "candidates": 1000},  # which a larger memory would enlarge
+    },
+    {"benchmark": "split-cifar100", "method": "ocs", "overrides": {"network": "mlp", "width": 20}},
 ]
 
 
@@ -75,3 +81,26 @@ def test_settings_of_what_is_unknown_here_are_in_its_command_and_not_in_words(
     config = replace(known, **unknown)
     assert own_words(config) == []
     assert "--tau 3" in command_of(config)
+
+
+def test_a_setting_that_another_would_bring_along_otherwise_is_in_words() -> None:
+    small = {"capacity": 2000, "candidates": 1000}
+    assert own_words(make_config("rotated-digits", "uniform", overrides=small)) == [
+        "candidates 1000",
+        "capacity 2000",
+    ]
+    narrow = {"network": "mlp", "width": 20}
+    assert own_words(make_config("split-cifar100", "ocs", overrides=narrow)) == ["network mlp", "width 20"]
+
+
+def test_a_value_of_another_version_is_in_words_all_the_same() -> None:
+    known = make_config("rotated-digits", "uniform")
+    older = {**known.settings, "policy": "of old", "gone": 1}
+    assert own_words(replace(known, settings=older)) == ["gone 1", "policy of old"]
+
+
+def test_a_run_on_a_processor_is_made_again_with_as_many_threads() -> None:
+    config = make_config("rotated-digits", "ocs")
+    assert command_of(config, 1) == f"{command_of(config)} --threads 1"
+    card = replace(config, device="cuda")
+    assert command_of(card, 1) == command_of(card)

@@ -14,7 +14,7 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_beside_it(tmp_path, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
         files.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

@@ -1,15 +1,18 @@
 import csv
 import io
+import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from corestream.studies.catalogue import STUDIES
-from corestream.studies.formats import to_csv, to_latex, to_markdown, to_terminal, write_table
+from corestream.studies.formats import MARKS, to_csv, to_latex, to_markdown, to_terminal, write_table
+from corestream.studies.layout import grids
 from corestream.studies.paper_numbers import Number
 from corestream.studies.plan import make_plan
 from corestream.studies.results import Result
@@ -70,6 +73,61 @@ def test_a_narrow_terminal_leaves_nothing_out() -> None:
     text = console.export_text()
     assert row in text
     assert "…" not in text
+
+
+def three_metrics(done: int) -> Table:
+    measured = {"forgetting": Measured(0.04, 0.01, 5), "usage": Measured(100, None, 5)}
+    paper = {"accuracy": Number(37.06, 0.69), "forgetting": Number(0.04, 0.01), "usage": Number(100.0)}
+    rows = {"finetune": 36.0, "stable-sgd": 37.1, "uniform:ocs-schedule": 41.5}
+    cells = {
+        (row, "b"): Cell({"accuracy": Measured(mean, 0.69, 5), **measured}, paper, expected=5, done=done)
+        for row, mean in rows.items()
+    }
+    return Table("table1", "Table 1", tuple(rows), ("b",), (*METRICS, "usage"), cells)
+
+
+def columns_of(text: str, count: int) -> list[str]:
+    """What stands below the headings, column by column, without spaces."""
+    lines = [line.split("│")[1:-1] for line in text.splitlines() if "│" in line]
+    assert {len(line) for line in lines} <= {count}
+    return ["".join("".join(line[place] for line in lines).split()) for place in range(count)]
+
+
+@pytest.mark.parametrize("width", [120, 80, 60, 40, 20])
+def test_every_cell_is_there_at_every_width(width: int) -> None:
+    table = three_metrics(done=4)
+    (grid,) = grids(table)
+    cells = [
+        [(word.text + MARKS.get(word.verdict, ("",))[0]).replace(" ", "") for word in row]
+        for row in grid.rows
+    ]
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(to_terminal(table))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= width
+    if width >= 80:
+        assert columns_of(text, len(grid.header)) == ["".join(column) for column in zip(*cells, strict=True)]
+    else:
+        rows = [
+            label
+            + "".join(name.replace(" ", "") + cell for name, cell in zip(grid.header[1:], row, strict=True))
+            for label, *row in cells
+        ]
+        assert "".join(rows) in "".join(text.split())
+
+
+def test_a_wide_terminal_has_a_line_for_each_row() -> None:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(to_terminal(three_metrics(done=5)))
+    lines = console.export_text().splitlines()
+    assert [line.rstrip() for line in lines[:6]] == [
+        "Table 1: b",
+        "┏━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━┳━━━━━━━┳━━━━━━┓",
+        "┃ Method               ┃  Accuracy, % ┃      paper ┃    Forgetting ┃       paper ┃ Gradients used, % ┃ paper ┃ runs ┃",
+        "┡━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━╇━━━━━━━╇━━━━━━┩",
+        "│ finetune             │ 36.0 ± 0.7 ✓ │ 37.1 ± 0.7 │ 0.04 ± 0.01 ✓ │ 0.04 ± 0.01 │             100.0 │ 100.0 │  5/5 │",
+        "│ stable-sgd           │ 37.1 ± 0.7 ✓ │ 37.1 ± 0.7 │ 0.04 ± 0.01 ✓ │ 0.04 ± 0.01 │             100.0 │ 100.0 │  5/5 │",
+    ]
 
 
 def test_markdown_spells_the_verdict(compared: Table) -> None:
@@ -140,6 +198,20 @@ def test_csv_has_one_line_per_number(compared: Table) -> None:
 def test_three_files_are_written(compared: Table, tmp_path: Path) -> None:
     names = {path.name for path in write_table(compared, tmp_path / "new")}
     assert names == {"table1.md", "table1.csv", "table1.tex"}
+
+
+def test_a_full_disk_leaves_the_old_table_and_is_told_with_its_path(
+    compared: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path: path.read_text() for path in write_table(compared, tmp_path)}
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*table1\.md"):
+        write_table(replace(compared, title="Another"), tmp_path)
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == before
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are() -> None:

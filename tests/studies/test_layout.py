@@ -42,6 +42,16 @@ def test_forgetting_just_below_zero_is_zero_in_a_matrix_too() -> None:
     assert grids(table)[0].rows[0][1].text == "80.0, F 0.00"
 
 
+def test_a_matrix_tells_how_many_runs_its_cells_have_where_they_differ() -> None:
+    def cell(done: int, expected: int) -> Cell:
+        return Cell({"accuracy": Measured(80, 1, done)}, expected=expected, done=done)
+
+    cells = {("ocs", "a"): cell(3, 3), ("uniform", "a"): cell(1, 2)}
+    table = Table("t", "T", ("ocs", "uniform"), ("a",), ("accuracy", "forgetting"), cells)
+    shown = [row[1].text for row in grids(table)[0].rows]
+    assert shown == ["80.0 ± 1.0 (3 runs)", "80.0 ± 1.0 (1 run, 1 missing)"]
+
+
 def test_a_reason_of_some_columns_alone_names_them() -> None:
     measured = {"accuracy": Measured(80, 1, 2)}
     cells = {

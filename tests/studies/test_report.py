@@ -2,12 +2,14 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corestream.studies.config import make_config
 from corestream.studies.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -69,6 +71,28 @@ def test_the_page_holds_table_curves_forgetting_noise_classes_pictures_and_comma
     assert tags.count("img") == 2
     assert html.count('aria-label="classes kept by ocs"') == 2
     assert "corestream run rotated-digits --method ocs --seed 1 --noise 0.6" in html
+
+
+def test_the_commands_have_the_threads_of_their_runs(make_result: Any, tmp_path: Path) -> None:
+    results = [replace(make_result("ocs", 0), threads=3), make_result("ocs", 1)]
+    html = write_report(results, tmp_path / "r.html").read_text()
+    assert "--seed 0 --device cpu --threads 3\n" in html
+    assert html.count("--threads") == 1
+
+
+def test_runs_that_have_not_ended_are_named_and_cells_tell_how_many_they_have(
+    make_result: Any, tmp_path: Path
+) -> None:
+    results = [make_result("finetune", 0), make_result("ocs", 0), make_result("ocs", 1)]
+    begun = [make_config("rotated-digits", "uniform", seed=2, noise=0.4, overrides={"capacity": 300})]
+    html = write_report(results, tmp_path / "r.html", unfinished=begun).read_text()
+    assert "3 finished runs, 1 begun and not ended" in html
+    assert "<li>uniform (capacity 300), rotated-digits --noise 0.4, seed 2</li>" in html
+    assert "F 0.06 (1 run)" in html
+    assert "F 0.06 (2 runs)" in html
+    even = write_report(results[:2], tmp_path / "r.html").read_text()
+    assert "begun" not in even
+    assert "(1 run)" not in even
 
 
 def test_a_legend_names_the_rows_of_its_section_alone(page: Path) -> None:

@@ -12,7 +12,7 @@ from corestream.studies.execute import execute
 from corestream.studies.files import canonical, sha256
 from corestream.studies.grouping import table_of
 from corestream.studies.pool import Outcome, Watcher
-from corestream.studies.study import RunSet, make_alone, read_run, read_runs
+from corestream.studies.study import RunSet, make_alone, read_run, read_runs, unfinished_runs
 from corestream.studies.tables import make_cell
 
 
@@ -208,3 +208,46 @@ def test_a_run_alone_on_a_card_is_made_there_and_raises_what_stops_it(tmp_path, 
     assert make_alone(one, tmp_path, Options(), Watcher())["status"] == "diverged"
     monkeypatch.setattr(study, "make_runs_together", fail)
     assert make_alone(one, tmp_path, Options(), Watcher())["status"] == "diverged"  # as it was found
+
+
+def test_a_result_tells_the_threads_it_was_made_with(two):
+    assert [result.threads for result in read_runs(two.out)] == [1]
+
+
+WRONG = [
+    {"average_accuracy": None},
+    {"average_accuracy": "much"},
+    {"average_accuracy": 10**400},
+    {"forgetting": "little"},
+    {"matrix": [0.5]},
+    {"matrix": [["much"]]},
+    {"matrix": [[0.5, 0.5], [0.5, 0.5]]},
+    {"trained": [{"samples": 3}]},
+    {"trained": {"samples": 3, "noise": 0.0}},
+    {"memory": ["full"]},
+    {"memory": [{"noise": 0.5}]},
+    {"memory": [{"samples": 3, "classes": ["0"]}]},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong)[:50])
+def test_a_result_of_another_shape_is_named_and_the_others_are_read(two, wrong):
+    other = configure(1)
+    execute(other, two.out, Options(threads=1))
+    path = two.out / other.digest() / "accuracy.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    with pytest.warns(UserWarning, match=rf"{path} is not a run's result \(.*{next(iter(wrong))}"):
+        assert [result.seed for result in read_runs(two.out)] == [0]
+    assert two.missing() == []
+    with pytest.warns(UserWarning, match="counts as failed"):
+        results = two.results()
+    assert make_cell(results).holes == "1 failed"
+
+
+def test_runs_that_were_begun_and_have_not_ended_are_known(two):
+    for seed in (1, 2, 3):
+        folder = two.out / execute(configure(seed), two.out, Options(threads=1))["digest"]
+        (folder / "accuracy.json").unlink()
+    EventLog(two.out / configure(2).digest()).write("failed", error="MemoryError")
+    (two.out / configure(3).digest() / "config.json").write_text("{")
+    assert unfinished_runs(two.out) == {two.out / configure(1).digest(): configure(1)}

@@ -1,5 +1,6 @@
 """The front door: `corestream …`. Errors are told without a traceback; the exit status tells the rest."""
 
+import io
 import signal
 import sys
 import warnings
@@ -64,6 +65,9 @@ def main() -> None:
     """0 done, 1 failed, 2 wrong name or option, 130 and 143 after SIGINT and SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an encoding without ✓ and ± shows ? for them
+            stream.reconfigure(errors="replace")
     warnings.formatwarning = _warning_format()
     try:
         app()

@@ -75,7 +75,8 @@ def compare(
 
 
 def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, list[RunConfig]]:
-    """By the name asked for. A hyperparameter goes to every method that has it, `[settings.METHOD]` of a file to that one alone."""
+    """By the name asked for; two may be the same, as "ocs" and "ocs:best". A hyperparameter goes to every method that has it,
+    `[settings.METHOD]` of a file to that one alone."""
     choices = dict(values)
     usual = choices.pop("protocol", None)
     asked = {name: name.partition(":") for name in choices.pop("methods", METHODS)}
@@ -88,19 +89,24 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
     for name in own:
         if name not in names:
             raise ConfigError(f"settings.{name}: {name} is none of the methods compared, {', '.join(names)}")
-    shared = {name: value for name, value in tables.items() if name not in own} | extra
+    shared = _spelled({name: value for name, value in tables.items() if name not in own})
     plain = {name: make_config(choices["benchmark"], name) for name in names}
     fields = {name: {*config.settings, *config.options} for name, config in plain.items()}
-    for name in shared:
+    for name in shared | extra:
         check_name("option for these methods", name, sorted(set().union(*fields.values())))
     configs: dict[str, list[RunConfig]] = {}
     for name, (method, protocol) in rows.items():
-        given = {key: value for key, value in shared.items() if key in fields[method]}
-        one = {**choices, "method": method, "protocol": protocol, "settings": own.get(method, {})}
-        group = [configure({**one, "seed": seed}, given) for seed in range(seeds)]
-        if _label(group) not in map(_label, configs.values()):  # "ocs" may be "ocs:best"
-            configs[name] = group
+        settings = _spelled(own.get(method, {}))
+        # what a file says for all methods gives way to what it says for one, and both to the command line
+        given = {key: value for key, value in shared.items() if key not in settings} | extra
+        given = {key: value for key, value in given.items() if key in fields[method]}
+        one = {**choices, "method": method, "protocol": protocol, "settings": settings}
+        configs[name] = [configure({**one, "seed": seed}, given) for seed in range(seeds)]
     return configs
+
+
+def _spelled(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("-", "_"): value for name, value in settings.items()}
 
 
 def _label(group: list[RunConfig]) -> str:
@@ -121,9 +127,11 @@ def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
 def _plain(table: Table, configs: dict[str, list[RunConfig]], out: Path) -> dict[str, Any]:
     """For programs, by the names that they asked for: mean and sd of each metric, how many runs are in them, and where they are."""
     methods = {}
-    for (name, group), cell in zip(configs.items(), table.cells.values(), strict=True):
+    for name, group in configs.items():
+        cell = table.cells[_label(group), table.title]
         means = {metric: {"mean": found.mean, "sd": found.sd} for metric, found in cell.measured.items()}
         methods[name] = {
+            **{metric: {"mean": None, "sd": None} for metric in table.metrics},
             **means,
             "protocol": group[0].protocol,
             "runs": cell.done,

@@ -13,7 +13,8 @@ from corestream.cli import options as opt
 from corestream.cli.progress import title
 from corestream.errors import RunError
 from corestream.studies.config import RunConfig, make_config
-from corestream.studies.study import read_runs
+from corestream.studies.results import Result
+from corestream.studies.study import read_runs, unfinished_runs
 
 app = typer.Typer(no_args_is_help=True, help="What there is: methods, benchmarks, studies, settings, runs.")
 
@@ -77,12 +78,12 @@ def settings(
 
 @app.command()
 def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
-    """Every run in a folder that has ended or failed."""
+    """Every run in a folder: ended, failed, or begun and not ended."""
     if not out.is_dir():
         raise RunError(f"there is no folder {out}; give the one that --out named when the runs were made")
-    found = read_runs(out)
+    found, begun = read_runs(out), unfinished_runs(out)
     if as_json:
-        typer.echo(json.dumps([_plain(result) for result in found]))
+        typer.echo(json.dumps([*map(_plain, found), *(_begun(*run) for run in begun.items())]))
         return
     if not found:
         typer.echo(f"no run in {out} has ended or failed")
@@ -92,10 +93,11 @@ def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
         state = result.status if accuracy is None else f"{100 * accuracy:.1f} %"
         older = " (of an older version)" if result.older else ""
         words[str(result.folder)] = f"{title(RunConfig.from_dict(result.config))}: {state}{older}"
+    words |= {str(folder): f"{title(config)}: begun and not ended" for folder, config in begun.items()}
     _show("run", words, as_json=False)
 
 
-def _plain(result: Any) -> dict[str, Any]:
+def _plain(result: Result) -> dict[str, Any]:
     return {
         "folder": str(result.folder),
         "config": dict(result.config),
@@ -108,13 +110,18 @@ def _plain(result: Any) -> dict[str, Any]:
     }
 
 
+def _begun(folder: Path, config: RunConfig) -> dict[str, Any]:
+    """As `_plain`, of a run that has found nothing yet."""
+    return {**_plain(Result(config.to_dict(), {}, folder=folder)), "status": "unfinished"}
+
+
 def _show(kind: str, lines: dict[str, str], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([{kind: name, "description": line} for name, line in lines.items()]))
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", overflow="fold")
-    table.add_column(min_width=30)
+    table.add_column(overflow="fold")  # nothing is left out where it is narrow
     for name, line in lines.items():
         table.add_row(Text(name), Text(line))  # not markup, which a folder's name may look like
     Console().print(table)

@@ -4,6 +4,7 @@ What draws is imported where it draws: matplotlib takes its time, and no other c
 """
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from corestream.studies.config import RunConfig, canonical_benchmark, check_meth
 from corestream.studies.design import Study
 from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
+from corestream.studies.files import write_atomically
 from corestream.studies.formats import grid_to_markdown, grid_to_terminal, write_table
 from corestream.studies.names import check_name
 from corestream.studies.picture_sets import DIGITS
@@ -228,7 +230,7 @@ def _hyperparameters(folder: Path, as_json: bool) -> None:
     grid = settings_grid()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "hyperparameters.md"
-    path.write_text(grid_to_markdown(grid), encoding="utf-8")
+    write_atomically(path, grid_to_markdown(grid).encode())
     if as_json:
         typer.echo(json.dumps(settings_records()))
     else:
@@ -252,10 +254,11 @@ def _measured(name: str, source: "Source", seeds: int, folder: Path, as_json: bo
     found = figure3(source) if name == "figure3" else distances(source, range(seeds))
     files = save(found.figure, folder, name, found.note)
     numbers = folder / f"{name}.csv"
-    with numbers.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(found.numbers[0]))
-        writer.writeheader()
-        writer.writerows(found.numbers)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(found.numbers[0]))
+    writer.writeheader()
+    writer.writerows(found.numbers)
+    write_atomically(numbers, text.getvalue().encode())
     paths = [str(path) for path in (*files, numbers)]
     if as_json:
         typer.echo(json.dumps({"name": name, "note": found.note, "files": paths}))

@@ -9,7 +9,7 @@ import typer
 from corestream.cli import options as opt
 from corestream.errors import RunError
 from corestream.studies.report import write_report
-from corestream.studies.study import read_runs
+from corestream.studies.study import read_runs, unfinished_runs
 
 
 def report(
@@ -26,9 +26,15 @@ def report(
         raise RunError(f"there is no folder {folder}; give the one that --out named when the runs were made")
     if page is not None and page.is_dir():
         raise RunError(f"{page} is a folder; name the page in it, as {page / 'report.html'}")
-    results = read_runs(folder)
+    results, begun = read_runs(folder), unfinished_runs(folder).values()
     if not results:
-        raise RunError(f"no run in {folder} has ended; give the folder that --out named when they were made")
+        under_way = f", {len(begun)} begun" if begun else ""
+        raise RunError(
+            f"no run in {folder} has ended{under_way}; give the folder that --out named when they were made"
+        )
     name = title or f"Runs in {folder.resolve().name}"
-    written = write_report(results, page or folder / "report.html", title=name, data_dir=data_dir)
-    typer.echo(json.dumps({"page": str(written), "runs": len(results)}) if as_json else f"wrote {written}")
+    written = write_report(
+        results, page or folder / "report.html", title=name, unfinished=begun, data_dir=data_dir
+    )
+    told = {"page": str(written), "runs": len(results), "unfinished": len(begun)}
+    typer.echo(json.dumps(told) if as_json else f"wrote {written}")

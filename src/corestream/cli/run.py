@@ -92,9 +92,9 @@ def _print(config: RunConfig, folder: Path, result: dict[str, Any], as_json: boo
         typer.echo(json.dumps({"folder": str(folder), **result}, sort_keys=True))
         return
     if result["status"] == "done":
-        forgetting = result["forgetting"]
+        forgetting = result.get("forgetting")
         found = f"accuracy {100 * result['average_accuracy']:.1f} %"
         found += "" if forgetting is None else f", forgetting {forgetting:.3f}"
     else:
-        found = f"diverged: {result['note']}"
+        found = f"diverged: {result.get('note')}"
     Console().print(f"{title(config)}: {found}\n{folder}", markup=False, highlight=False, soft_wrap=True)

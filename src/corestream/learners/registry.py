@@ -53,6 +53,10 @@ class StreamClasses(Protocol):
 
 def register(method: Method) -> None:
     """Make a method known to `names`, `settings`, `build` and the command line. The same once more, or its code anew, is no error."""
+    if set(method.name) & set(":,"):
+        raise ConfigError(
+            f"the method's name is {method.name!r}; take one without ':' and ',', which --methods reads otherwise"
+        )
     if method.like is not None:
         find(method.like)
     for name, allowed in (("keeps", get_args(Keeps)), ("balance", get_args(Balance))):

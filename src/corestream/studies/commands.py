@@ -13,10 +13,11 @@ VALUES = ("noise", "label_noise", "tasks", "device")
 PLAIN = RunConfig("", "")
 
 
-def command_of(config: RunConfig) -> str:
-    """`corestream run …` with every choice that is not the default."""
+def command_of(config: RunConfig, threads: int | None = None) -> str:
+    """`corestream run …` with every choice that is not the default, and as many threads as the run had on a processor, where known."""
     which = ["--method", config.method, "--seed", str(config.seed)]
-    return shlex.join(["corestream", "run", config.benchmark, *which, *_choices(config)])
+    how = _option("threads", threads) if threads is not None and config.device == "cpu" else []
+    return shlex.join(["corestream", "run", config.benchmark, *which, *_choices(config), *how])
 
 
 def row_command(config: RunConfig, seeds: int) -> str:
@@ -35,7 +36,8 @@ def _choices(config: RunConfig) -> list[str]:
     scenario, options = unusual_choices(config.to_dict())
     words += _option("scenario", scenario) if scenario else []
     words += _option("record", config.record) if config.record else []
-    own = _beside(_usual_settings(config) or {}, config)  # all of them where nobody here knows the usual ones
+    given = _given_settings(config)
+    own = config.settings if given is None else given
     for name, value in (*options.items(), *own.items()):
         words += _option(name, value)
     return words
@@ -43,10 +45,8 @@ def _choices(config: RunConfig) -> list[str]:
 
 def own_words(config: RunConfig) -> list[str]:
     """The settings that are not the method's own, in words: `tau 10`; none where nobody here knows which are its own."""
-    usual = _usual_settings(config)
-    if usual is None:
-        return []
-    return [f"{name.replace('_', ' ')} {_text(value)}" for name, value in _beside(usual, config).items()]
+    given = _given_settings(config) or {}
+    return [f"{name.replace('_', ' ')} {_text(value)}" for name, value in given.items()]
 
 
 def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -61,20 +61,32 @@ def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, An
     return None if scenario == usual_scenario else scenario, unusual
 
 
-def _beside(usual: Mapping[str, Any], config: RunConfig) -> Mapping[str, Any]:
-    """The settings that differ from the usual ones."""
-    return {
-        name: value for name, value in config.settings.items() if name not in usual or usual[name] != value
-    }
+def _given_settings(config: RunConfig) -> dict[str, Any] | None:
+    """The settings that differ from the usual ones, also from those that another one brings with it: a network its width, say.
+
+    None where nobody here knows the usual ones.
+    """
+    plain = usual = _usual_settings(config, {})
+    if plain is None:
+        return None
+    given: set[str] = set()
+    while usual and (more := _different(config.settings, usual) - given):
+        given |= more
+        usual = _usual_settings(config, {name: config.settings[name] for name in given if name in plain})
+    return {name: value for name, value in config.settings.items() if name in given}
 
 
-def _usual_settings(config: RunConfig) -> Mapping[str, Any] | None:
-    """The method's own on that stream."""
-    which = ("imbalanced", "noise", "label_noise", "scenario", "protocol")  # what they depend on
+def _different(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> set[str]:
+    return {name for name, value in settings.items() if name not in usual or usual[name] != value}
+
+
+def _usual_settings(config: RunConfig, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The method's on that stream where only these are given."""
+    which = ("imbalanced", "noise", "label_noise", "scenario", "protocol", "options")  # what they depend on
     choices = {name: getattr(config, name) for name in which}
     try:
-        return make_config(config.benchmark, config.method, options=config.options, **choices).settings
-    except ConfigError:  # a folder that is gone, or a method of another version
+        return make_config(config.benchmark, config.method, overrides=given, **choices).settings
+    except ConfigError:  # a folder that is gone, or a method or a value of another version
         return None
 
 

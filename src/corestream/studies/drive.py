@@ -20,7 +20,8 @@ REPORT_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is made; nothing here can move its numbers."""
+    """How a run is made, which is no part of its digest. Only `threads` can move its numbers: another number of them adds in another
+    order, and a method that picks samples may then pick others."""
 
     data_dir: Path | None = None
     offline: bool = False

@@ -18,6 +18,7 @@ from torch import Tensor
 from corestream.errors import ConfigError, CorestreamError, DataError, NonFiniteError, RunError
 from corestream.gradients.calling import leaves
 from corestream.studies import checkpoint
+from corestream.studies.accuracy import check_accuracy
 from corestream.studies.config import FORMAT, RunConfig, read_config
 from corestream.studies.drive import Driver, Options, Report
 from corestream.studies.environment import environment, prepare_device
@@ -77,8 +78,14 @@ def read_accuracy(folder: Path, whose: RunConfig | str | None = None) -> dict[st
     if not path.exists():
         return None
     found = read_json(path)
-    if found.get("status") not in (DONE, DIVERGED) or not isinstance(found.get("matrix"), list):
-        raise RunError(f"{path} is not a run's result; remove {folder} to make this run again")
+    try:
+        if (status := found.get("status")) not in (DONE, DIVERGED):
+            raise ValueError(f"its status is {status!r}")
+        check_accuracy(found, status)
+    except ValueError as error:
+        raise RunError(
+            f"{path} is not a run's result ({error}); remove {folder} to make this run again"
+        ) from error
     digest = whose.digest() if isinstance(whose, RunConfig) else whose
     if digest is not None and found.get("digest") != digest:
         raise RunError(f"{path} belongs to another configuration ({found.get('digest')}); remove {folder}")
@@ -209,7 +216,7 @@ def described(error: BaseException) -> str:
 
 
 def _settle_threads(folder: Path, options: Options) -> None:
-    """As many threads as the run began with: their number decides the order of sums, and so the last bits."""
+    """As many threads as the run began with: their number decides the order of sums, so the last bits, and with them what is picked."""
     threads = options.threads
     if (folder / "config.json").exists():
         _, began = read_config(folder / "config.json")

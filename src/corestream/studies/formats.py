@@ -2,13 +2,15 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from corestream.studies.files import write_atomically
 from corestream.studies.layout import Grid, Word, grids
 from corestream.studies.tables import Table, Verdict
 
@@ -70,23 +72,67 @@ def write_table(table: Table, folder: Path) -> list[Path]:
     paths = []
     for suffix, text in texts.items():
         path = folder / f"{table.name}.{suffix}"
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, text.encode())
         paths.append(path)
     return paths
 
 
-def grid_to_terminal(grid: Grid) -> RichTable:
+def grid_to_terminal(grid: Grid) -> RenderableType:
+    return _Fitting(grid)
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """A grid within the width there is: in columns, or one cell below the other where not even its words fit. Rich would cut it off."""
+
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = 3 * len(self.grid.header) + 1  # and the spaces beside them
+        widths = _widths(self.grid, options.max_width - lines)
+        yield from _stacked(self.grid) if widths is None else [_table(self.grid, widths)]
+
+
+def _widths(grid: Grid, room: int) -> list[int] | None:
+    """Of the columns: what they need, else as even as it can be without breaking a word, or at least none of a cell."""
+    columns = [[_rich_word(row[place]).plain for row in grid.rows] for place in range(len(grid.header))]
+    whole = [max(map(len, (name, *texts))) for name, texts in zip(grid.header, columns, strict=True)]
+    labels = max(map(len, columns[0]), default=0)
+    for names in (grid.header, [""] * len(columns)):
+        least = [_longest_word([name, *texts]) for name, texts in zip(names, columns, strict=True)]
+        least[0] = max(least[0], labels if labels <= WHOLE_LABELS else 0)
+        for most in range(max(whole), 0, -1):
+            widths = [max(low, min(most, high)) for low, high in zip(least, whole, strict=True)]
+            if sum(widths) <= room:
+                return widths
+    return None
+
+
+def _longest_word(texts: Sequence[str]) -> int:
+    return max((len(word) for text in texts for word in text.split()), default=1)
+
+
+def _stacked(grid: Grid) -> Iterator[Text]:
+    yield Text(grid.title, style="italic")
+    for label, *words in grid.rows:
+        yield Text(label.text, style="bold")
+        for name, word in zip(grid.header[1:], words, strict=True):
+            yield Text.assemble(f"  {name}  ", _rich_word(word))
+    yield from map(Text, grid.notes)
+
+
+def _table(grid: Grid, widths: Sequence[int]) -> RichTable:
     # as Text: names of folders may hold what looks like markup
     caption = Text("\n".join(grid.notes)) if grid.notes else None
     table = RichTable(title=Text(grid.title), title_justify="left", caption=caption)
-    labels = max((len(row[0].text) for row in grid.rows), default=0)
-    for column, name in enumerate(grid.header):
+    for name, width in zip(grid.header, widths, strict=True):
+        first = not table.columns
         table.add_column(
             Text(name),
-            justify="left" if column == 0 else "right",
+            justify="left" if first else "right",
             style="dim" if name == "paper" else "",
-            min_width=min(labels, WHOLE_LABELS) if column == 0 else None,
-            overflow="fold",  # nothing is left out in a narrow terminal
+            width=width,
+            overflow="fold",
         )
     for row in grid.rows:
         table.add_row(*(_rich_word(word) for word in row))

@@ -60,6 +60,11 @@ def condition_of(config: Mapping[str, Any]) -> str:
     return " ".join([condition.key, *tasks, *options])
 
 
+def label_of(config: Mapping[str, Any]) -> str:
+    """The method's name with the settings that are not its own."""
+    return _with(row_name(str(config["method"]), str(config.get("protocol", "paper"))), _own(config))
+
+
 def _place(result: Result) -> tuple[Any, ...]:
     """The balanced, clean and whole stream first, methods as the registry has them, the paper's settings before others that may equal
     them, seeds in order."""
@@ -84,7 +89,7 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
     named: dict[tuple[str, str], list[bytes]] = defaultdict(list)
     for key, group in groups.items():
         config = group[0].config
-        named[condition_of(config), _with(_method(config), _own(config))].append(key)
+        named[condition_of(config), label_of(config)].append(key)
     labels = {}
     for (_, name), keys in named.items():
         different = differing_fields([groups[key][0] for key in keys])
@@ -102,10 +107,6 @@ def _own(config: Mapping[str, Any]) -> list[str]:
 
 def _with(name: str, words: Sequence[str]) -> str:
     return f"{name} ({', '.join(words)})" if words else name
-
-
-def _method(config: Mapping[str, Any]) -> str:
-    return row_name(str(config["method"]), str(config.get("protocol", "paper")))
 
 
 def _value(result: Result, field: str) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from corestream.studies.names import counted
 from corestream.studies.paper_numbers import Number
 from corestream.studies.tables import Cell, Measured, Table, Verdict
 
@@ -79,6 +80,8 @@ def _block_row(row: str, cell: Cell, metrics: tuple[str, ...]) -> tuple[Word, ..
 
 
 def _matrix(table: Table) -> Grid:
+    uneven = len({cell.expected for cell in table.cells.values()}) > 1
+
     def word(row: str, condition: str) -> Word:
         cell = table.cells.get((row, condition))
         if cell is None:
@@ -86,7 +89,8 @@ def _matrix(table: Table) -> Grid:
         parts = [plus_minus(cell.measured.get("accuracy"), "accuracy")]
         if "forgetting" in cell.measured:
             parts.append(f"F {_rounded(cell.measured['forgetting'].mean, DIGITS['forgetting'])}")
-        return Word(", ".join(parts) + (f" ({cell.holes})" if cell.holes else ""))
+        runs = ", ".join(filter(None, [counted(cell.done, "run") if uneven else "", cell.holes]))
+        return Word(", ".join(parts) + (f" ({runs})" if runs else ""))
 
     return Grid(
         title=f"{table.title} (accuracy in %, forgetting F)",

@@ -1,6 +1,6 @@
 """The report: one self-contained HTML page about a set of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from corestream.studies import report_data
+from corestream.studies.config import RunConfig
 from corestream.studies.files import write_atomically
 from corestream.studies.grouping import table_of
 from corestream.studies.layout import grids
@@ -22,16 +23,17 @@ def write_report(
     *,
     title: str = "Comparison",
     expected: int | None = None,
+    unfinished: Iterable[RunConfig] = (),
     data_dir: Path | None = None,
 ) -> Path:
-    """The page at `path`; whatever the results hold, failed and missing runs included."""
+    """The page at `path`; whatever the results hold, failed and missing runs included. `unfinished` ones were begun and have no result."""
     table = table_of(results, title=title, expected=expected)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render(table, data_dir=data_dir).encode("utf-8"))
+    write_atomically(path, render(table, unfinished, data_dir=data_dir).encode("utf-8"))
     return path
 
 
-def render(table: Table, *, data_dir: Path | None = None) -> str:
+def render(table: Table, unfinished: Iterable[RunConfig] = (), *, data_dir: Path | None = None) -> str:
     """The page's HTML; every text is escaped by the template."""
     environment = Environment(
         loader=PackageLoader("corestream.studies", "templates"), autoescape=True, undefined=StrictUndefined
@@ -48,6 +50,7 @@ def render(table: Table, *, data_dir: Path | None = None) -> str:
         colours={row: report_data.colours_of(table)[row] for row in table.rows},
         sections=[report_data.section(table, condition, data_dir=data_dir) for condition in table.conditions],
         failures=report_data.failures(table),
+        unfinished=[report_data.name_of(config) for config in unfinished],
         again=report_data.again(table),
         runs=sum(result.status == "done" for result in results),
         seconds=sum(result.seconds or 0.0 for result in results),

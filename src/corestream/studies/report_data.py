@@ -13,6 +13,7 @@ from markupsafe import Markup
 from corestream.studies.charts import Line, bar, line_chart
 from corestream.studies.commands import command_of
 from corestream.studies.config import RunConfig
+from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.layout import plus_minus
 from corestream.studies.learning_curves import average_over_tasks, first_task, lines_of, spread
 from corestream.studies.report_memory import (
@@ -94,12 +95,18 @@ def failures(table: Table) -> list[tuple[str, str]]:
     ]
 
 
+def name_of(config: RunConfig) -> str:
+    """A run, named as those that are not in a mean."""
+    plain = config.to_dict()
+    return f"{label_of(plain)}, {condition_of(plain)}, seed {config.seed}"
+
+
 def again(table: Table) -> list[Again]:
     """Per cell: a command for each seed, and the whole configuration of the first."""
     found = []
     for (row, condition), cell in table.cells.items():
         if cell.results:
-            commands = [command_of(RunConfig.from_dict(result.config)) for result in cell.results]
+            commands = [command_of(RunConfig.from_dict(one.config), one.threads) for one in cell.results]
             config = json.dumps(dict(cell.results[0].config), indent=1, sort_keys=True)
             found.append(Again(f"{row}, {condition}", commands, config))
     return found

@@ -1,6 +1,5 @@
 """What a finished run says, wherever it is kept: in a run's folder, or as one small JSON file."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -9,10 +8,12 @@ from typing import Any, Literal, get_args
 
 from corestream import learners
 from corestream.errors import DataError
-from corestream.studies.config import FORMAT
-from corestream.studies.files import canonical, sha256, write_atomically
+from corestream.studies.accuracy import check_accuracy, is_number_or_none
+from corestream.studies.config import FORMAT, RunConfig
+from corestream.studies.files import canonical, parse_json, sha256, write_atomically
 
 Status = Literal["done", "diverged", "failed"]
+LONG_NAME = 100  # bytes
 # a run's seed, where and how carefully it was made, and whose settings it started from, which are all written out:
 # runs of one table cell may differ in these
 OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
@@ -36,6 +37,7 @@ class Result:
     seconds: float | None = None
     folder: Path | None = None
     older: bool = False  # made by a version whose runs are not taken for those of now
+    threads: int | None = None  # of torch's, where known
 
     @property
     def seed(self) -> int:
@@ -55,8 +57,8 @@ def write_result(result: Result, folder: Path) -> Path:
     """Keep a run as one small JSON file (no weights), named after what it is."""
     config = result.config
     digest = sha256(canonical(dict(config)))[:8]
-    safe = re.sub(r"[^\w.+-]+", "_", f"{config['benchmark']}-{config['method']}-seed{result.seed}")
-    path = folder / f"{safe}-{digest}.json"
+    benchmark, method = (re.sub(r"[^\w.+-]+", "_", config[name]) for name in ("benchmark", "method"))
+    path = folder / f"{_end(benchmark)}-{method}-seed{result.seed}-{digest}.json"
     record = {
         "format": FORMAT,
         "config": dict(config),
@@ -72,6 +74,11 @@ def write_result(result: Result, folder: Path) -> Path:
     return path
 
 
+def _end(name: str) -> str:
+    """A folder's path may be longer than a file's name can be; its end tells most, and the digest tells all."""
+    return name.encode()[-LONG_NAME:].decode(errors="ignore")
+
+
 def read_results(folder: Path) -> list[Result]:
     """Every result kept by `write_result` under a folder, in the order of their names; what an older version made is passed over."""
     if not folder.is_dir():
@@ -82,13 +89,13 @@ def read_results(folder: Path) -> list[Result]:
 
 def _read(path: Path) -> Result:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record, dict) or not isinstance(record["config"], dict):
+        record = parse_json(path.read_bytes())
+        if not isinstance(record["config"], dict):
             raise ValueError("it describes no run")
         status = record.get("status", "done")
         if status not in get_args(Status):
             raise ValueError(f"its status is {status!r}")
-        return Result(
+        result = Result(
             config=_completed(record["config"]),
             accuracy=dict(record["accuracy"]),
             status=status,
@@ -98,8 +105,18 @@ def _read(path: Path) -> Result:
             seconds=record.get("seconds"),
             older=record.get("format", FORMAT) != FORMAT,  # it was not always written down
         )
+        if not result.older:
+            _check(result)
+        return result
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not a result that corestream wrote ({error}); move it away") from error
+
+
+def _check(result: Result) -> None:
+    RunConfig.from_dict(result.config)
+    check_accuracy(result.accuracy, result.status)
+    if not is_number_or_none(result.seconds):
+        raise ValueError(f"its seconds are {result.seconds!r}")
 
 
 def _completed(config: Mapping[str, Any]) -> dict[str, Any]:

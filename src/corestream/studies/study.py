@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,25 +111,35 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
     events = read_events(folder)
     digest = written_digest(path) if config is None else config.digest()
     accuracy = read_accuracy(folder, digest)
-    device, older = str(environment.get("device", "")), config is None and digest != written.digest()
+    threads = environment.get("threads")
+    made: dict[str, Any] = {
+        "device": str(environment.get("device", "")),
+        "folder": folder,
+        "older": config is None and digest != written.digest(),
+        "threads": threads if isinstance(threads, int) else None,
+    }
     if accuracy is None:
         note = _failure(events)
-        return (
-            None
-            if note is None
-            else Result(written.to_dict(), {}, "failed", note, device=device, folder=folder, older=older)
-        )
+        return None if note is None else Result(written.to_dict(), {}, "failed", note, **made)
     return Result(
         written.to_dict(),
         accuracy,
         accuracy["status"],
         str(accuracy.get("note", "")),
         str(accuracy.get("files_note", "")),
-        device=device,
         seconds=_seconds(events),
-        folder=folder,
-        older=older,
+        **made,
     )
+
+
+def unfinished_runs(out: Path) -> dict[Path, RunConfig]:
+    """The runs under a folder that were begun and have neither ended nor failed: interrupted, killed, or at work now."""
+    begun = {}
+    for path in sorted(out.glob("*/config.json")):
+        with suppress(CorestreamError):  # a damaged one is named by `read_runs`
+            if not (path.parent / "accuracy.json").exists() and read_run(path.parent) is None:
+                begun[path.parent], _ = read_config(path)
+    return begun
 
 
 def read_runs(out: Path) -> list[Result]:
