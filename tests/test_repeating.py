@@ -12,12 +12,13 @@ def test_work_is_done_that_many_times() -> None:
 
 
 def test_somebody_may_know_another_way_for_a_while() -> None:
-    told: list[tuple[int, list[torch.Generator]]] = []
+    told: list[tuple[int, list[torch.Generator], bool]] = []
     done: list[int] = []
     generator = torch.Generator()
-    with repeating(lambda work, times, generators: told.append((times, generators))):
+    with repeating(lambda work, times, generators, wait: told.append((times, generators, wait))):
         repeat(lambda: done.append(0), 3, generator, None)
-    assert told == [(3, [generator])]
+        repeat(lambda: done.append(0), 5, wait=True)
+    assert told == [(3, [generator], False), (5, [], True)]
     assert not done
     repeat(lambda: done.append(0), 2)
     assert len(done) == 2

@@ -1,7 +1,8 @@
 """Work that is done many times over, in the same shapes and without a look at any value.
 
 It is an ordinary loop, until somebody knows a faster way: on a card the work can be captured once and launched again and again, some
-of it by another thread after `repeat` has returned. So nothing that needs its outcome may follow before whoever leads the learner goes on.
+of it by another thread after `repeat` has returned. So nothing that needs its outcome may follow before whoever leads the learner goes on,
+unless it was asked to wait.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,10 +12,10 @@ from typing import Any
 import torch
 
 Work = Callable[[], Any]
-Repeat = Callable[[Work, int, list[torch.Generator]], None]
+Repeat = Callable[[Work, int, list[torch.Generator], bool], None]
 
 
-def _loop(work: Work, times: int, generators: list[torch.Generator]) -> None:
+def _loop(work: Work, times: int, generators: list[torch.Generator], wait: bool) -> None:
     for _ in range(times):
         work()
 
@@ -22,9 +23,9 @@ def _loop(work: Work, times: int, generators: list[torch.Generator]) -> None:
 _repeat: Repeat = _loop
 
 
-def repeat(work: Work, times: int, *generators: torch.Generator | None) -> None:
+def repeat(work: Work, times: int, *generators: torch.Generator | None, wait: bool = False) -> None:
     """Do the work that many times; `generators` are those it draws from, beside torch's own."""
-    _repeat(work, times, [generator for generator in generators if generator is not None])
+    _repeat(work, times, [generator for generator in generators if generator is not None], wait)
 
 
 @contextmanager

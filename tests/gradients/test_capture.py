@@ -210,6 +210,29 @@ def test_a_buffer_changed_or_replaced_in_training_is_restored(batch):
     assert not average.any()
 
 
+class Renamed(nn.BatchNorm1d):
+    """A subclass has no rule."""
+
+
+class Functional(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+
+    def forward(self, x):
+        return nn.functional.batch_norm(x, self.mean, self.variance, training=True)
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.SyncBatchNorm, Renamed, Functional])
+def test_running_statistics_that_do_not_tell_that_they_change_are_restored(batch, norm):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(18, 5), norm(5), nn.Linear(5, 3))
+    before, places = copy.deepcopy(model.state_dict()), [buffer.data_ptr() for buffer in model.buffers()]
+    per_sample_gradients(model, None, batch)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [buffer.data_ptr() for buffer in model.buffers()] == places
+
+
 def test_parameters_may_be_told_by_name_or_by_module(oracle, compare, images):
     model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)).double()
     x, y = images(4, 5)

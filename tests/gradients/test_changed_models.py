@@ -8,6 +8,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.checkpoint import checkpoint
 
 from corestream import NonFiniteError, per_sample_gradients, score
+from corestream.gradients.graph import Graph
 
 
 @pytest.fixture
@@ -238,3 +239,55 @@ def test_samples_that_begin_to_depend_on_each_other(check, batch, way):
     with torch.no_grad():
         model.gate.fill_(0.5)
     assert check(model, batch, dtypes=[torch.float64], copied=False).coupled
+
+
+def _pairwise(way):
+    """How far each sample lies from each other one."""
+
+    def distances(o):
+        n = len(o)
+        return {
+            "cdist": lambda: torch.cdist(o, o),
+            "cdist without products": lambda: torch.cdist(o, o, compute_mode="donot_use_mm_for_euclid_dist"),
+            "broadcast": lambda: (o[:, None] - o[None]).square().sum(-1),
+            "the larger one": lambda: torch.maximum(o[:, None], o[None]).sum(-1),
+            "expanded": lambda: (o[:, None].expand(n, n, -1) - o.expand(n, n, -1)).square().sum(-1),
+            "repeated": lambda: (o[:, None].repeat(1, n, 1) - o.repeat(n, 1, 1)).square().sum(-1),
+            "cosine": lambda: torch.cosine_similarity(o[:, None], o[None], dim=-1),
+        }[way]()
+
+    def loss(o, targets):
+        same = (targets[:, None] == targets).to(o) - torch.eye(len(o)).to(o)
+        return nn.functional.cross_entropy(o, targets, reduction="none") + (distances(o) * same).sum(1)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["cdist", "cdist without products", "broadcast", "the larger one", "expanded", "repeated", "cosine"],
+)
+def test_a_loss_that_compares_samples_of_one_class_where_the_first_batch_has_none(check, way):
+    model, x = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 9)).double(), torch.randn(8, 6).double()
+    options = {"loss_fn": _pairwise(way), "dtypes": [torch.float64], "copied": False}
+    assert not check(model, (x, torch.arange(8)), **options).coupled
+    assert check(model, (x, torch.arange(8) % 3), **options).coupled
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_as_many_channels_as_samples_are_no_pairs(place):
+    """A network's own layers must not be looked at anew in every step."""
+    x = torch.rand(8, 3, 8, 8)
+    layers = [
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.GroupNorm(2, 8),
+        nn.ReLU(),
+    ]
+    model = (
+        nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 8))
+        if place
+        else nn.Sequential(nn.Flatten(), nn.Linear(192, 8))
+    )
+    losses = nn.functional.cross_entropy(model(x), torch.arange(8), reduction="none")
+    assert not Graph(losses).moves_samples(8)

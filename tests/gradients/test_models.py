@@ -609,6 +609,26 @@ def test_a_model_compiled_in_place_is_run_as_it_is(oracle, compare, batch):
     compare(per_sample_gradients(model, None, batch), rows, 1e-10)
 
 
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_compiled_part_of_a_model_stays_compiled(oracle, compare, batch, fullgraph):
+    runs = []
+
+    def counting(graph, examples):
+        return lambda *args: runs.append(1) or graph(*args)
+
+    torch._dynamo.reset()
+    part = nn.Sequential(nn.Linear(5, 6), nn.Tanh())
+    model = nn.Sequential(part, nn.Linear(6, 3)).double()
+    x, rows = batch[0].double(), oracle(model, (batch[0].double(), batch[1]))
+    model[0] = torch.compile(part, backend=counting, fullgraph=fullgraph)
+    model(x)
+    rows = {name.replace("0.", "0._orig_mod.", 1): row for name, row in rows.items()}
+    compare(per_sample_gradients(model, None, (x, batch[1])), rows, 1e-10)
+    assert len(runs) == 1
+    model(x)
+    assert len(runs) == 2
+
+
 def test_a_data_parallel_model_is_unwrapped_with_the_users_names(oracle, compare, batch):
     model, batch = Mlp().double(), (batch[0].double(), batch[1])
     grads = per_sample_gradients(nn.DataParallel(model).cpu(), None, batch)  # it moves the model where it can

@@ -1,12 +1,14 @@
 import copy
+import warnings
 
 import numpy
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from corestream import OCS, Learner, NonFiniteError, ReplayMemory, Samples, Step
-from corestream.learners import Coreset, Finetune, Uniform
+from corestream.learners import EWC, Coreset, Finetune, ICaRL, Uniform
 from corestream.learners.base import weighted_mean
 
 
@@ -421,3 +423,66 @@ def test_a_state_of_another_optimiser_or_memory_is_refused(model, sgd, batch):
         make(adam, "fixed").load_state_dict(state)
     older = {name: value for name, value in state.items() if name not in ("optimizer.class", "memory.policy")}
     make(adam, "quota").load_state_dict(older)
+
+
+@pytest.mark.parametrize("wrap", [lambda loss: lambda o, y: loss(o, y), lambda loss: loss.forward])
+def test_what_a_loss_inside_a_function_has_learned_is_in_the_state(wrap):
+    class Warm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heat = nn.Parameter(torch.ones(()))
+
+        def forward(self, outputs, targets):
+            return F.cross_entropy(outputs * self.heat, targets, reduction="none")
+
+    def made():
+        torch.manual_seed(0)
+        model, loss = nn.Linear(4, 3), Warm()
+        optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
+        return Finetune(model, optimizer, loss_fn=wrap(loss)), loss
+
+    (one, loss), (two, again) = made(), made()
+    x, y = torch.randn(8, 4), torch.arange(8) % 3
+    one.observe(x, y)
+    assert loss.heat.item() != 1
+    two.load_state_dict(one.state_dict())
+    assert torch.equal(again.heat, loss.heat)
+    with pytest.raises(ValueError, match="beside"):
+        two.load_state_dict({k: v for k, v in one.state_dict().items() if not k.startswith("beside.")})
+
+
+def test_parameters_that_the_optimiser_does_not_have_are_told():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    with pytest.warns(
+        UserWarning, match=r"does not have 2 of .* looked at and not trained: 0.weight, 0.bias;"
+    ):
+        learner = Finetune(model, torch.optim.SGD(model[1].parameters(), lr=0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.observe(torch.randn(8, 4), torch.arange(8) % 3)
+        model[0].requires_grad_(False)
+        learner.observe(torch.randn(8, 4), torch.arange(8) % 3)
+    model[1] = nn.Linear(4, 3)
+    with pytest.warns(UserWarning, match="not trained: 1.weight, 1.bias"):
+        learner.observe(torch.randn(8, 4), torch.arange(8) % 3)
+
+
+def test_a_memory_that_another_learner_has_filled_goes_on_with_a_task_of_its_own():
+    model, memory = nn.Linear(4, 3), ReplayMemory(12)
+    for _ in range(2):
+        learner = Uniform(model, torch.optim.SGD(model.parameters(), lr=0.1), memory)
+        for _ in range(2):
+            learner.observe(torch.randn(9, 4), torch.arange(9) % 3)
+            learner.end_task()
+    assert memory.counts() == dict.fromkeys(range(4), 3)
+
+
+@pytest.mark.parametrize("kind", [Uniform, ICaRL, OCS, EWC])
+def test_a_model_that_changes_its_inputs_in_place_is_refused(kind):
+    model = nn.Sequential(nn.Dropout(0.5, inplace=True), nn.Linear(4, 3))
+    memory = () if kind is EWC else (ReplayMemory(12),)
+    learner = kind(model, torch.optim.SGD(model.parameters(), lr=0.1), *memory)
+    with pytest.raises(ValueError, match="changes its inputs in place"):
+        learner.observe(torch.ones(9, 4), torch.arange(9) % 3)
+    plain = Finetune(model, torch.optim.SGD(model.parameters(), lr=0.1))  # which keeps nothing of them
+    plain.observe(torch.ones(9, 4), torch.arange(9) % 3)

@@ -495,6 +495,7 @@ def test_the_mode_while_scoring_may_be_another_than_while_training(ocs, draw):
 def test_one_pass_makes_one_forward_and_two_passes_one_more_for_each_batch(ocs, draw, filled):
     for single_pass, expected in ((True, 1), (False, 4)):
         learner, calls = ocs(filled(), single_pass=single_pass), []
+        learner.observe(*draw())  # by which it is seen that samples do not depend on each other
         learner.model.head.register_forward_hook(lambda *args, calls=calls: calls.append(1))
         learner.observe(*draw())
         assert len(calls) == expected
@@ -1023,12 +1024,14 @@ def test_a_learner_of_one_step_is_as_polite_as_the_engine(ocs, draw, filled):
 
 
 def test_older_tasks_are_worth_the_same_from_one_pass_as_each_from_its_own(model, draw):
-    memory = ReplayMemory(15)
-    memory.replace(Samples.join([Samples.of(*draw(n, seed=n), task) for task, n in enumerate((4, 6, 5))]))
+    memory = ReplayMemory(20)
+    parts = [Samples.of(*draw(n, seed=task), task) for task, n in enumerate((4, 6, 4, 6))]
+    mixed = torch.randperm(20, generator=torch.Generator().manual_seed(0))
+    memory.replace(Samples.join(parts)[mixed])
     learner = OCS(model, optimizer_for(model), memory, **CHOICES)
     worth = learner._worth_of_kept()
-    torch.testing.assert_close(worth, learner._worth_task_by_task())
-    for task in range(3):
+    torch.testing.assert_close(worth, learner._worth_task_by_task(), check_dtype=False)
+    for task in range(4):
         samples = memory.samples[memory.tasks == task]
         scored = score(model, None, (samples.inputs, samples.targets)).total
         torch.testing.assert_close(worth[memory.tasks == task], scored)
@@ -1044,14 +1047,27 @@ def test_a_step_keeps_no_graph_alive(model, draw, filled):
 @pytest.mark.parametrize(("policy", "scored"), [("quota", 2), ("fixed", 0), ("per-class", 0)])
 def test_what_is_kept_is_scored_only_where_it_may_have_to_go(model, draw, policy, scored, monkeypatch):
     memory = ReplayMemory(9, policy=policy, **({"tasks": 3} if policy == "fixed" else {}))
-    learner = OCS(model, optimizer_for(model), memory, **CHOICES)
+    learner = OCS(model, optimizer_for(model), memory, **{**CHOICES, "k": 9, "candidates": 9})
     asked = []
     worth = learner._worth_of_kept
     monkeypatch.setattr(learner, "_worth_of_kept", lambda: asked.append(1) or worth())
     for seed in range(3):
-        learner.observe(*draw(seed=seed))
+        learner.observe(*draw(10, seed=seed))
         learner.end_task()
     assert len(asked) == scored
+
+
+def test_what_is_kept_is_not_scored_where_nothing_of_it_has_to_go(model, draw, monkeypatch):
+    memory = ReplayMemory(11)  # 11, 5, 3, 2 and again 2 of each task
+    learner = OCS(model, optimizer_for(model), memory, **{**CHOICES, "k": 11, "candidates": 11})
+    asked = []
+    worth = learner._worth_of_kept
+    monkeypatch.setattr(learner, "_worth_of_kept", lambda: asked.append(learner.task) or worth())
+    for seed in range(5):
+        learner.observe(*draw(12, seed=seed))
+        learner.end_task()
+    assert asked == [1, 2, 3]
+    assert memory.counts() == dict.fromkeys(range(5), 2)
 
 
 @pytest.mark.parametrize(
@@ -1153,3 +1169,92 @@ def test_a_loss_that_does_not_depend_on_the_model_is_an_error(ocs, draw, filled,
 
     with pytest.raises((ValueError, RuntimeError), match=r"depend on no parameter|does not require grad"):
         ocs(filled(), single_pass=single_pass, loss_fn=cut_off).observe(*draw())
+
+
+class Standardised(nn.Module):
+    """Its inputs are standardised over the batch, which no gradient tells."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+
+    def forward(self, x):
+        return self.layers((x - x.mean(0)) / (x.std(0) + 1e-5))
+
+
+def test_a_model_that_standardises_its_inputs_by_the_batch_takes_two_passes(draw):
+    ways = []
+    for single_pass in ("auto", False):
+        torch.manual_seed(0)
+        model, generator = Standardised(), torch.Generator().manual_seed(0)
+        options = {**CHOICES, "single_pass": single_pass, "generator": generator}
+        learner = OCS(model, optimizer_for(model), ReplayMemory(9), **options)
+        for seed in range(4):
+            learner.observe(*draw(seed=seed))
+            if seed == 1:
+                learner.end_task()
+        ways.append(learner)
+    same_parameters(*ways)
+    assert not ways[0]._in_one_pass()
+    model = Standardised()
+    with pytest.raises(ValueError, match="single_pass=True: samples depend on each other"):
+        OCS(model, optimizer_for(model), ReplayMemory(9), single_pass=True, **CHOICES).observe(*draw())
+
+
+def test_running_statistics_are_those_of_what_is_trained_on(draw):
+    """InstanceNorm leaves samples apart, but what it counts while it scores would be of all of them, a bad one included."""
+    counted = []
+    for single_pass in ("auto", False):
+        torch.manual_seed(0)
+        norm = nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
+        model = nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3)), norm, nn.Flatten(), nn.Linear(6, 3))
+        model.double()
+        learner = OCS(model, optimizer_for(model), ReplayMemory(9), single_pass=single_pass, **CHOICES)
+        for seed in range(3):
+            x, y = draw(seed=seed)
+            x[5] = torch.nan
+            learner.observe(x, y)
+        counted.append(torch.cat([norm.running_mean, norm.running_var]))
+    assert counted[0].isfinite().all()
+    torch.testing.assert_close(*counted)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_more_samples_than_one_pass_takes_are_compared_with_all_others(draw, dropout):
+    torch.manual_seed(0)
+    layers = nn.Linear(4, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 3)
+    model = nn.Sequential(*layers).double()
+    learner = OCS(model, optimizer_for(model), ReplayMemory(9), **CHOICES)
+    x, y = draw(601)
+    x[300] = torch.nan
+    drawn = torch.get_rng_state()
+    worth, after = learner._worth(Samples.of(x, y)), torch.get_rng_state()
+    torch.set_rng_state(drawn)
+    parts = [learner._gradients(x[i : i + 250], y[i : i + 250], learner.parameters) for i in (0, 250, 500)]
+    assert torch.equal(after, torch.get_rng_state())
+    names = list(learner.parameters)
+    rows = torch.cat([torch.stack([_row(part, names, n) for n in range(len(part))]) for part in parts])
+    good = rows.isfinite().all(1)
+    unit = F.normalize(rows[good], dim=1)
+    alike = unit @ unit.T
+    others = len(unit) - 1
+    expected = unit @ F.normalize(rows[good].mean(0), dim=0) - (alike.sum(1) - alike.diagonal()) / others
+    torch.testing.assert_close(worth[good], expected)
+    assert worth[~good].eq(-torch.inf).all()
+
+
+def _row(grads, names, n):
+    one = grads.combine(torch.ones(1, dtype=torch.float64), torch.tensor([n]))
+    return torch.cat([one[name].flatten() for name in names])
+
+
+def test_a_replaced_head_that_the_optimiser_still_holds_needs_no_second_pass(model, draw):
+    learner = OCS(model, optimizer_for(model), ReplayMemory(9), single_pass=True, **CHOICES)
+    learner.observe(*draw())
+    last = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
+    head = nn.Linear(model.get_submodule(last).in_features, 3).double()
+    model.set_submodule(last, head)
+    learner.optimizer.add_param_group({"params": head.parameters()})
+    before = head.weight.clone()
+    learner.observe(*draw(seed=1))
+    assert not torch.equal(head.weight, before)

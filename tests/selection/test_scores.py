@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -57,6 +59,13 @@ def test_the_total_weighs_the_three_criteria():
     expected = 0.5 * columns[0] + 2.0 * columns[1] + 30.0 * columns[2]
     torch.testing.assert_close(found[finite], expected[finite])
     assert found[2] == -torch.inf
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 1.0, 1.0, 1.0)])
+def test_weights_that_are_not_three_are_an_error(model, draw, weights):
+    message = f"weights must be three numbers, for S, V and A, got {weights}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        score(model, None, draw(), weights=weights)
 
 
 def test_affinity_is_zero_without_a_reference(model, draw):

@@ -91,6 +91,26 @@ def test_repeated_work_is_captured_after_two_ordinary_times(
     assert done == (["ordinary"] * 2 + ["launched"] * 8)[:times]
 
 
+def test_work_that_is_waited_for_is_launched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    class Graph:
+        def replay(self) -> None:
+            done.append("launched")
+
+    class Stream:
+        def synchronize(self) -> None:
+            done.append("over")
+
+    def later(graph: object, times: int) -> None:
+        done.append("left to another thread")
+
+    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph())
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    captured.Place(None, 0, later)._repeat(lambda: done.append("ordinary"), 4, [], wait=True)
+    assert done == ["ordinary"] * 2 + ["launched"] * 2 + ["over"]
+
+
 def test_work_that_cannot_be_captured_is_repeated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
 

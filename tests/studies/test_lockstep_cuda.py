@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from corestream import learners
 from corestream.errors import DataError
 from corestream.learners.ocs import OCS
+from corestream.memory import ReplayMemory, Samples
 from corestream.repeating import repeat
+from corestream.selection import score
 from corestream.streams.samples import Scale
 from corestream.studies import captured, lockstep
 from corestream.studies.config import RunConfig, make_config
@@ -105,6 +108,30 @@ def test_repeated_work_draws_and_learns_as_in_a_loop(captures: bool) -> None:
         torch.cuda.synchronize()
         found.append((value.detach().clone(), torch.rand(2, generator=generator, device="cuda")))
     assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+def test_older_tasks_that_normalise_by_their_batch_are_scored_by_one_captured_pass() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4, track_running_stats=False),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(144, 3),
+    ).cuda()
+    memory = ReplayMemory(60)
+    drawn = [(torch.rand(n, 1, 8, 8).cuda(), torch.randint(3, (n,)).cuda()) for n in (8, 8, 5, 8, 8, 5, 8)]
+    memory.replace(Samples.join([Samples.of(x, y, task) for task, (x, y) in enumerate(drawn)]))
+    learner = OCS(model, torch.optim.SGD(model.parameters(), lr=0.1), memory, score_mode="eval")
+    plain = learner._worth_of_kept()
+    for (x, y), rows in zip(drawn, memory.places_by_task(), strict=True):
+        torch.testing.assert_close(plain[rows].float(), score(model, None, (x, y), mode="eval").total.cpu())
+    with captured.Place(torch.cuda.Stream(), seed=0).active(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = learner._worth_of_kept()
+    torch.testing.assert_close(
+        again, plain, rtol=1e-3, atol=1e-4
+    )  # fused, its sums may be taken in another order
 
 
 def test_a_long_run_keeps_its_stream_while_many_short_ones_pass(tmp_path: Path) -> None:

@@ -81,21 +81,19 @@ def per_sample_gradients(
 
 @contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Running statistics and the like are afterwards what they were."""
-    before = [
-        (module, name, tensor, tensor._version, tensor.clone())
-        for module in model.modules()
-        for name, tensor in module._buffers.items()
-        if tensor is not None
-    ]
+    """Running statistics and the like are afterwards what they were: a pass has copies of them, for not all that changes one says so."""
+    before = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
+    copies: dict[Tensor, Tensor] = {}
+    for module, buffers in before:
+        for name, tensor in buffers.items():
+            if tensor is not None:
+                module._buffers[name] = copies.setdefault(tensor, tensor.clone())
     try:
         yield
     finally:
-        for module, name, tensor, version, value in before:
-            if tensor._version != version:
-                with torch.no_grad():
-                    tensor.copy_(value)
-            module._buffers[name] = tensor
+        for module, buffers in before:
+            for name, tensor in buffers.items():
+                module._buffers[name] = tensor
 
 
 def capture(

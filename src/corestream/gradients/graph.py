@@ -39,6 +39,9 @@ ALONG = frozenset(
 
 MULTIPLYING = frozenset(f"{name}Backward0" for name in ("Mm", "Addmm", "Mv", "Addmv", "Bmm", "Baddbmm"))
 
+# Nodes that hold each row of one table against each of another.
+PAIRING = frozenset(f"{name}Backward0" for name in ("Cdist", "EuclideanDist", "PdistForward"))
+
 
 class Graph:
     """The graph behind a tensor, walked once."""
@@ -101,6 +104,8 @@ def _may_move(node: Any, count: int) -> bool:
         (name in MOVING and _moves(node, count))
         or (name in ALONG and _goes_along_samples(node, count))
         or (name in MULTIPLYING and _multiplies_samples(node, count))
+        or name in PAIRING
+        or _pairs_samples(node, count)
     )
 
 
@@ -143,6 +148,30 @@ def _multiplies_samples(node: Any, count: int) -> bool:
         return False
     shape = node._input_metadata[0].shape
     return len(shape) < 3 or shape[0] % count != 0  # one table a sample, as in attention
+
+
+def _pairs_samples(node: Any, count: int) -> bool:
+    """Where samples lie along two dimensions, since a table of one row was held against one of one column, or repeated to be: a mask
+    that hides all pairs of one batch may show some of the next."""
+    if isinstance(node, AccumulateGrad):
+        return False
+    shape = node._input_metadata[0].shape
+    if shape.count(count) < 2:
+        return False
+    repeated = [
+        _repeated(_shape(edge), shape, count)
+        for edge in node.next_functions
+        if edge[0] is not None and not _is_parameter(edge[0])
+    ]
+    if node.name() in ("ExpandBackward0", "RepeatBackward0"):
+        return any(repeated)
+    return any(one and other and one != other for one in repeated for other in repeated)
+
+
+def _repeated(given: Sequence[int], shape: Sequence[int], count: int) -> set[int]:
+    """The dimensions along which what is given was repeated for each sample."""
+    aligned = [1] * (len(shape) - len(given)) + list(given)
+    return {dim for dim, size in enumerate(shape) if size == count and aligned[dim] == 1}
 
 
 def _is_parameter(node: Any) -> bool:

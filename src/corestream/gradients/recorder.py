@@ -51,6 +51,11 @@ class Recorder:
 
     def __enter__(self) -> "Recorder":
         try:
+            if any(map(_is_compiled, self._model.modules())):
+                # it would be compiled anew for a forward that watches, and for ever run uncompiled after some of those
+                eager = torch.compiler.set_stance("force_eager")
+                eager.__enter__()
+                self._undo.append(lambda: eager.__exit__(None, None, None))
             for label, module in self._model.named_modules():
                 self._watch(label, module)
         except BaseException:
@@ -145,3 +150,8 @@ class Recorder:
             return None
         start = (tensor.storage_offset() - whole.storage_offset()) // whole.stride(0)
         return self._names[id(whole)], (start, whole.shape[0] - start - tensor.shape[0])
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """A part of the model by itself; a whole one that is compiled has been unwrapped."""
+    return type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None

@@ -1,5 +1,6 @@
 """The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
 
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
@@ -67,8 +68,10 @@ class Learner:
     # whether all that changes from step to step lies in tensors: then a card may replay a step
     capturable = True
     _known: list[tuple[nn.Parameter, bool]] | None = None  # the model's parameters, and whether each learns
+    _gone: tuple[nn.Parameter, ...] = ()  # those that it had before, which an optimiser may still hold
     _concluded = False  # whether the task's end has begun
     _kind: Kind | None = None  # of the batches so far
+    _is_new = True  # neither a batch nor a state has come yet
 
     def __init__(
         self,
@@ -88,21 +91,16 @@ class Learner:
                 "a learner takes its own steps, which DistributedDataParallel would not average over its processes: give the model "
                 "itself (model.module) and one process, or average what `combine` gives in a loop of your own"
             )
-        self.model = unwrap(model)
+        self.model, self.optimizer = unwrap(model), optimizer
+        _check_optimizer(optimizer, trainable(self.model).values())
         self._follow_model()
-        _check_optimizer(optimizer, self.parameters.values())
         self.device = next(iter(self.parameters.values())).device
         if generator is not None and generator.device.type != self.device.type:
             raise ValueError(f"generator is on {generator.device} and the model is on {self.device}")
         if generator is None:
             generator = torch.Generator(self.device)
             generator.manual_seed(int(torch.randint(2**62, ()).item()))
-        self.optimizer, self.loss_fn, self.lr_decay, self.generator = (
-            optimizer,
-            loss_fn or cross_entropy,
-            lr_decay,
-            generator,
-        )
+        self.loss_fn, self.lr_decay, self.generator = loss_fn or cross_entropy, lr_decay, generator
         self.task = 0  # tasks ended so far
         self._spoiled = torch.zeros((), dtype=torch.bool, device=self.device)
 
@@ -132,19 +130,29 @@ class Learner:
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
         self._follow_model()
+        self._follow_memory()
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
         inputs, y = map_inputs(_plain, inputs), _plain(y)
         kind = [(list(x.shape[1:]), x.dtype) for x in (*leaves(inputs), y)]
         self._check_kind(kind)
+        versions = _versions(inputs)
         with torch.inference_mode(False), torch.enable_grad():
             step = self._learn(inputs, y, None if ids is None else ids.long())
+        if self._keeps_samples and _versions(inputs) != versions:
+            raise ValueError(
+                "the model changes its inputs in place, and with them what is kept: let it change a copy (inplace=False, x.clone())"
+            )
         self._kind = kind
         return step
 
+    @property
+    def _keeps_samples(self) -> bool:
+        return self.memory is not None
+
     def _check_kind(self, kind: Kind) -> None:
         """Before the step, and not only when a sample is to be kept beside others."""
-        if self.memory is not None and self._kind is not None and kind != self._kind:
+        if self._keeps_samples and self._kind is not None and kind != self._kind:
             raise ValueError(
                 "samples are kept side by side and must have one shape and type: "
                 f"{_words(self._kind)} before, {_words(kind)} now; pad sequences to one length"
@@ -166,7 +174,30 @@ class Learner:
                         "make a new learner"
                     )
                 return
+            self._gone += tuple(p for p, _ in self._known if all(p is not other for other, _ in now))
         self.parameters, self._known = trainable(self.model), now
+        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        if untrained := [name for name, p in self.parameters.items() if id(p) not in held]:
+            warnings.warn(
+                f"the optimiser does not have {len(untrained)} of the model's trainable parameters, which are looked at and not trained: "
+                f"{', '.join(untrained[:4])}{', …' if len(untrained) > 4 else ''}; give them to it (add_param_group), or freeze them",
+                stacklevel=3,
+            )
+
+    def _follow_memory(self) -> None:
+        """What another learner has filled a memory with were tasks before this one's first."""
+        if self._is_new and self.memory is not None and len(self.memory):
+            self.task = int(self.memory.tasks.max()) + 1
+        self._is_new = False
+
+    def _beside(self) -> dict[str, Tensor]:
+        """What the optimiser has to learn that is neither the model's nor a loss module's, as that of a loss inside a function."""
+        known = [*self.model.parameters(), *self._gone]
+        known += self.loss_fn.parameters() if isinstance(self.loss_fn, nn.Module) else []
+        others = {id(p): p for group in self.optimizer.param_groups for p in group["params"]}
+        for parameter in known:
+            others.pop(id(parameter), None)
+        return {str(place): parameter for place, parameter in enumerate(others.values())}
 
     def start_sweep(self) -> None:
         """A new pass over the task's data begins."""
@@ -223,6 +254,7 @@ class Learner:
         }
         if isinstance(self.loss_fn, nn.Module):
             parts["loss"] = self.loss_fn.state_dict()
+        parts["beside"] = self._beside()
         if self.memory is not None:
             parts["memory"] = self.memory.state_dict()
         return {
@@ -250,9 +282,13 @@ class Learner:
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = value if part == "optimizer" else value.to(self.device)
         own = parts["learner"]
+        self._is_new = False
         self.model.load_state_dict(parts["model"])
         if isinstance(self.loss_fn, nn.Module):
             self.loss_fn.load_state_dict(parts.get("loss", {}))
+        with torch.no_grad():
+            for name, parameter in self._beside().items():
+                parameter.copy_(parts["beside"][name])
         load_flat_state(self.optimizer, parts.get("optimizer", {}))
         self.task, self._concluded = int(own["task"]), bool(own.get("concluded", False))
         self._spoiled.copy_(own["spoiled"])
@@ -310,6 +346,11 @@ class Learner:
         self._spoiled.logical_or_(condition)
         if not condition.is_cuda:
             self.check()
+
+
+def _versions(inputs: Inputs) -> list[int]:
+    """How often each tensor has been changed in place; those made under inference_mode do not tell."""
+    return [x._version for x in leaves(inputs) if not x.is_inference()]
 
 
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -10,20 +10,23 @@ import torch
 from torch import Tensor, nn
 
 from ..counts import is_count
+from ..draws import draw_again, random_state
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
+from ..gradients.independence import stands_alone
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
-from ..selection.criteria import Criteria, gradient_criteria, gram_criteria, joint_criteria
+from ..repeating import repeat
+from ..selection.criteria import Criteria, criteria_in_parts, gradient_criteria, gram_criteria, joint_criteria
 from ..selection.herding import herding_per_class
-from ..selection.scores import MODES, Scores, in_mode, require_finite, score, top, weigh
+from ..selection.scores import MODES, Scores, in_mode, require_finite, top, weigh
 from .base import Learner, Step, weighted_mean
 from .bilevel import check_classes, tangent_coreset
 from .features import features
 
-SCORED_AT_ONCE = 250  # candidates, when the memory is filled or shrunk by score
+SCORED_AT_ONCE = 250  # samples, when the memory is filled or shrunk by score
 RANKING = ("herding", "bilevel")  # ways to fill the memory that put candidates in an order when a task ends
 FILLS = ("random", "score", *RANKING)
 
@@ -39,7 +42,8 @@ class OCS(Learner):
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
-    nothing to learn (`single_pass`: True, False or "auto"). `task_free=True` is for streams without task boundaries: picks join the
+    nothing to learn (`single_pass`: True, False or "auto"); the first batch has two passes more, to see whether they do.
+    `task_free=True` is for streams without task boundaries: picks join the
     memory at once, and once it is full the class with most samples gives one up: that of lowest S + V with `fill="score"`, otherwise
     any, so that what is left of a class is a uniform sample of all its picks.
     """
@@ -110,6 +114,7 @@ class OCS(Learner):
         )  # of what is kept without tasks: by them chance decides
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
+        self._looked_at: set[bool] = set()  # the model's modes in which its first pass was looked at for it
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
 
@@ -136,16 +141,16 @@ class OCS(Learner):
         needs_two = coupled or other_mode or self._does_more()
         if self.single_pass is True and needs_two:
             raise ValueError(
-                "single_pass=True: samples depend on each other, score_mode is not the mode the model trains in, or the update has hooks "
-                "or parameters beside the model's, so that the gradients of selection are not those of the update; give "
-                "single_pass='auto' or False"
+                "single_pass=True: samples depend on each other or change the model's buffers, score_mode is not the mode the model trains "
+                "in, or the update has hooks or parameters beside the model's, so that the gradients of selection are not those of the "
+                "update; give single_pass='auto' or False"
             )
         return self.single_pass is not False and not needs_two
 
     def _does_more(self) -> bool:
         """Whether an ordinary backward pass does more than give the model's parameters their gradients: it calls hooks, and reaches what
         the loss has to learn."""
-        own = {id(p) for p in self.parameters.values()}
+        own = {id(p) for p in (*self.parameters.values(), *self._gone)}
         learning = (p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad)
         return any(id(p) not in own or p._backward_hooks or p._post_accumulate_grad_hooks for p in learning)
 
@@ -163,16 +168,21 @@ class OCS(Learner):
     def _learn_in_one_pass(
         self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
     ) -> Step | None:
-        """None where it shows that samples depend on each other: the reference would have a part in the batch's gradients."""
+        """None where it shows that samples depend on each other: the reference would have a part in the batch's gradients, and what is
+        not picked in the model's own statistics."""
         count, parts = len(targets), [(inputs, targets)]
         if reference is not None:
             parts.append((reference.inputs, reference.targets))
         if isinstance(replayed, Samples):
             parts.append((replayed.inputs, replayed.targets))
         x, y = _join(parts)
-        grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
-        if grads.coupled:
-            self._coupled = True
+        if self.model.training not in self._looked_at:
+            self._coupled = not stands_alone(self.model, self.loss_fn, x, y)
+            self._looked_at.add(self.model.training)
+        if not self._coupled:
+            grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
+            self._coupled = grads.coupled
+        if self._coupled:
             self._in_one_pass()  # which may have been asked for
             return None
         if grads.unused == self.parameters.keys():
@@ -289,8 +299,7 @@ class OCS(Learner):
                 self.memory.store_first(self._best_first(kept), kept, self.generator)
             else:
                 priority = self._worth(kept) if self.fill == "score" else None
-                shrinks = len(self.memory) > 0 and self.memory.policy == "quota"
-                worth = self._worth_of_kept() if shrinks else None
+                worth = self._worth_of_kept() if self.memory.shrinks_for(kept) else None
                 self.memory.store(kept, priority=priority, shrink_priority=worth, generator=self.generator)
         self.candidates.clear()
         self._steps.zero_()
@@ -331,27 +340,42 @@ class OCS(Learner):
         return worth
 
     def _worth_task_by_task(self) -> Tensor:
-        shares = self.memory.places_by_task()
-        parts = [self._worth(self.memory.samples[rows.to(self.device)]) for rows in shares]
-        worth = torch.cat(parts).cpu()
-        return worth[torch.cat(shares).argsort()]
+        """Most tasks have as many samples, so that one pass is the same as the next."""
+        memory, sizes = self.memory.samples, dict[int, list[Tensor]]()
+        for rows in self.memory.places_by_task():
+            sizes.setdefault(len(rows), []).append(rows)
+        worth = torch.zeros(len(memory), dtype=torch.float64, device=self.device)
+        for alike in sizes.values():
+            table = torch.stack(alike).to(self.device)
+            at = torch.zeros(1, dtype=torch.long, device=self.device)
+
+            def work(table: Tensor = table, at: Tensor = at) -> None:
+                rows = table.index_select(0, at)[0]
+                worth.index_copy_(0, rows, self._worth(memory[rows]).double())
+                at.add_(1)
+
+            if table.shape[1] <= SCORED_AT_ONCE:
+                repeat(work, len(alike), wait=True)
+            else:  # in parts, which draw twice
+                for _ in alike:
+                    work()
+        return worth.cpu()
 
     def _worth(self, samples: Samples) -> Tensor:
         """S + V of samples among themselves, under the model as it is."""
-        parts = []
-        for start in range(0, len(samples), SCORED_AT_ONCE):
-            part = samples[start : start + SCORED_AT_ONCE]
-            batch = (part.inputs, part.targets)
-            scores = score(
-                self.model,
-                self.loss_fn,
-                batch,
-                parameters=None if self.selected is None else list(self._wanted),
-                mode=self.score_mode,
-                max_bytes=self.max_bytes,
-            )
-            parts.append(scores.total)
-        return torch.cat(parts)
+        with in_mode(self.model, self.score_mode):
+            if len(samples) <= SCORED_AT_ONCE:
+                grads = self._gradients(samples.inputs, samples.targets, self._wanted)
+                return weigh(gradient_criteria(grads), 0.0).total
+            state = random_state(self.device)
+
+            def parts() -> Iterator[PerSampleGradients]:
+                draw_again(self.device, state)
+                for start in range(0, len(samples), SCORED_AT_ONCE):
+                    part = samples[start : start + SCORED_AT_ONCE]
+                    yield self._gradients(part.inputs, part.targets, self._wanted)
+
+            return weigh(criteria_in_parts(parts), 0.0).total
 
     def _join_memory(self, samples: Samples) -> None:
         """Without task boundaries: what is picked is kept at once, and the fullest class gives up its least worthy.

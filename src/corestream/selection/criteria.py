@@ -7,6 +7,7 @@ With g_n the samples' gradients and r the mean gradient of the reference:
 Any vectors will do in place of gradients (`vector_criteria`), which is what input-ocs and feat-ocs are.
 """
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -107,7 +108,7 @@ def _from_products(
 ) -> tuple[Tensor, Tensor]:
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
     similarity = _cosine(rows * (inverse * _inverse_length(rows.sum(), squared)))
-    return similarity, _diversity(gram @ inverse, squared, inverse, finite)
+    return similarity, _diversity(gram @ inverse, squared, inverse, _others(squared, finite))
 
 
 _from_own_gram = fusible(_from_gram)
@@ -119,16 +120,39 @@ def _from_passes(grads: PerSampleGradients) -> tuple[Tensor, Tensor]:
     inverse = _inverse_root(squared)
     total = grads.total()
     similarity = grads.dot(total) * (inverse * _inverse_root(_square(total)))
-    return similarity, _diversity(grads.dot(grads.direction(inverse)), squared, inverse, _doubtful(grads))
+    products = grads.dot(grads.direction(inverse))
+    return similarity, _diversity(products, squared, inverse, _others(squared, _doubtful(grads)))
 
 
-def _diversity(products: Tensor, squared: Tensor, inverse: Tensor, finite: Tensor | None) -> Tensor:
-    """Eq. 4 from Σ_p ⟨g_n, g_p/‖g_p‖⟩, the sample itself included: it is taken out again.
+def criteria_in_parts(parts: Callable[[], Iterable[PerSampleGradients]]) -> Criteria:
+    """S and V among more samples than one pass should hold, by the linear route: `parts` makes their gradients, twice; A is zero."""
+    total, direction = dict[str, Tensor](), dict[str, Tensor]()
+    for grads in parts():
+        inverse = _inverse_root(grads.norms().square())
+        for sums, more in ((total, grads.total()), (direction, grads.direction(inverse))):
+            for name, gradient in more.items():
+                sums[name] = sums[name] + gradient if name in sums else gradient
+    similar, products, squares, fine = [], [], [], []
+    for grads in parts():
+        similar.append(grads.dot(total))
+        products.append(grads.dot(direction))
+        squares.append(grads.norms().square())
+        fine.append(grads.finite)
+    squared, finite = torch.cat(squares), torch.cat(fine)
+    inverse = _inverse_root(squared)
+    similarity = torch.cat(similar) * (inverse * _inverse_root(_square(total)))
+    diversity = _diversity(torch.cat(products), squared, inverse, _others(squared, finite))
+    return Criteria(similarity, diversity, torch.zeros_like(similarity), finite)
 
-    A sample alone has diversity 0; samples that are not finite count for nothing.
-    """
-    others = max(1, len(squared) - 1) if finite is None else (finite.sum() - 1).clamp_min(1)
+
+def _diversity(products: Tensor, squared: Tensor, inverse: Tensor, others: Tensor | int) -> Tensor:
+    """Eq. 4 from Σ_p ⟨g_n, g_p/‖g_p‖⟩, the sample itself included: it is taken out again."""
     return (squared * inverse - products) * inverse / others
+
+
+def _others(squared: Tensor, finite: Tensor | None) -> Tensor | int:
+    """How many a sample is compared with; one alone has diversity 0. Samples that are not finite count for nothing."""
+    return max(1, len(squared) - 1) if finite is None else (finite.sum() - 1).clamp_min(1)
 
 
 def _affinity(grads: PerSampleGradients, reference: PerSampleGradients, route: str) -> Tensor:

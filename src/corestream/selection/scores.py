@@ -14,6 +14,7 @@ from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradients
 from ..gradients.calling import LossFn, Parameters, check_batch, join_inputs, leaves, trainable, unwrap
 from ..gradients.capture import DEFAULT_MAX_BYTES
+from ..gradients.independence import stands_alone
 from .criteria import Criteria, gradient_criteria, joint_criteria
 
 MODES = (None, "train", "eval")
@@ -79,6 +80,8 @@ def score(
     `reference` is a pair like `batch`, the samples that A compares with; `mode` ("train" or "eval") is the model's mode meanwhile,
     its own when None. `route` forces one of the two exact ways to S, V and A: "gram", or "linear" in the number of samples.
     """
+    if len(weights) != 3:
+        raise ValueError(f"weights must be three numbers, for S, V and A, got {weights!r}")
     if not math.isfinite(tau) or not all(map(math.isfinite, weights)):
         raise ValueError(f"tau and weights must be finite numbers, got {tau} and {weights}")
     model = unwrap(model)
@@ -91,7 +94,8 @@ def score(
             check_batch(home, reference, "reference")
         if reference is not None and not is_batch_coupled(model) and _joinable(batch, reference):
             joined = (join_inputs([batch[0], reference[0]]), join_inputs([batch[1], reference[1]]))
-            grads = per_sample_gradients(model, loss_fn, joined, **options)
+            if stands_alone(model, loss_fn, *joined):
+                grads = per_sample_gradients(model, loss_fn, joined, **options)
         if grads is not None and not grads.coupled:
             criteria = joint_criteria(grads, count, route)
         else:

@@ -87,7 +87,7 @@ class Place:
         """It goes with the graphs that are left in it; the next capture has another."""
         self._pool = self._keeper = self._repeated = None
 
-    def _repeat(self, work: Work, times: int, generators: list[torch.Generator]) -> None:
+    def _repeat(self, work: Work, times: int, generators: list[torch.Generator], wait: bool = False) -> None:
         """Captured, after what it takes to make all state that lasts; by a loop where that fails."""
         inside = self.stream is not None and torch.cuda.is_current_stream_capturing()
         ordinary = times if inside else min(WARM_UP, times)
@@ -108,6 +108,9 @@ class Place:
                 make_room()
             for _ in range(ordinary, times):
                 work()
+        elif wait:
+            launch_all(graph, times - ordinary)
+            torch.cuda.current_stream().synchronize()  # the graph goes now
         else:
             # until the next task's, which finds the launches over, as a lane waits for the card; the work holds what they use
             self._repeated = graph, work

@@ -40,8 +40,8 @@ from corestream.studies.stopping import Interrupted, StopRequest
 
 WARM = 1  # ordinary steps before one is captured in the tasks after the first, where only the memory is new
 BURST = 300  # steps of one run handed to the pump at once
-ROW = 8  # steps captured in one graph: a launch costs a slow host more than the card needs for a step
-BUNDLE = ROW  # steps of a run that are launched at a time; two bundles are under way
+ROW = 4  # steps captured in one graph: launches cost a slow host more than the card needs for a step, captures cost time as well
+BUNDLE = 8  # steps of a run that are launched at a time; two bundles are under way
 LONG = 2000  # steps of a task from which on it pays to capture a row of them
 STREAMS = 32  # that torch has
 PAUSE = 0.0005  # seconds until the next look, where all runs wait for the card

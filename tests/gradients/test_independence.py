@@ -1,0 +1,118 @@
+"""Whether samples have the same losses without the others: what gradients do not tell."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from corestream import score
+from corestream.gradients.independence import stands_alone
+
+
+class Standardised(nn.Module):
+    """Its inputs are made to have mean 0 and variance 1 over the batch, before any layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.layers((x - x.mean(0)) / (x.std(0) + 1e-5))
+
+
+class Recurrent(nn.Module):
+    """Normalised by hand behind a layer that has no rule."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        hidden = self.lstm(x[None])[0][0]
+        return self.head((hidden - hidden.mean(0)) / (hidden.std(0) + 1e-5))
+
+
+class Rationed(nn.Module):
+    """A share of the batch goes through the expert, and the others pass it by: how many depends on the size of the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.expert, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        room = torch.arange(len(x), device=x.device)[:, None] < len(x) // 3
+        return self.head(torch.where(room, self.expert(x), x))
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        self.seen = self.seen + len(x)  # another tensor in the same place
+        return self.head(x)
+
+
+def net(*layers):
+    return nn.Sequential(nn.Linear(6, 8), *layers, nn.Linear(8, 3))
+
+
+def batch(n=10, seed=0):
+    drawn = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 6, generator=drawn) + seed, torch.randint(3, (n,), generator=drawn)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (lambda: net(nn.ReLU()), True),
+        (lambda: net(nn.LayerNorm(8), nn.Dropout(0.5)), True),
+        (lambda: net(nn.BatchNorm1d(8)).eval(), True),
+        (lambda: net(nn.BatchNorm1d(8)), False),
+        (lambda: net(nn.SyncBatchNorm(8)).eval(), True),
+        (Standardised, False),
+        (lambda: Standardised().eval(), False),
+        (Recurrent, False),
+        (Rationed, False),
+        (Counting, False),
+        (lambda: torch.jit.script(net(nn.BatchNorm1d(8, track_running_stats=False))), False),
+    ],
+)
+def test_dependence_is_seen_in_the_losses(model, expected):
+    model = model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    drawn = torch.get_rng_state()
+    assert stands_alone(model, None, *batch()) is expected
+    assert torch.equal(drawn, torch.get_rng_state())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_bad_sample_makes_no_dependence():
+    x, y = batch()
+    x[2] = torch.nan
+    assert stands_alone(net(nn.ReLU()), None, x, y)
+
+
+def test_one_sample_stands_alone():
+    assert stands_alone(net(nn.ReLU()), None, *batch(1))
+
+
+def test_a_loss_may_make_samples_depend_on_each_other():
+    def centred(outputs, targets):
+        return F.cross_entropy(outputs - outputs.detach().mean(0), targets, reduction="none")
+
+    model = net(nn.ReLU())
+    assert stands_alone(model, None, *batch())
+    assert not stands_alone(model, centred, *batch())
+
+
+@pytest.mark.parametrize("model", [Standardised, Recurrent, Rationed])
+def test_a_reference_has_no_part_in_the_scores_of_the_batch(model):
+    torch.manual_seed(0)
+    model = model().eval()
+    alone, beside = score(model, None, batch()), score(model, None, batch(), batch(14, seed=1))
+    torch.testing.assert_close(beside.similarity, alone.similarity)
+    torch.testing.assert_close(beside.diversity, alone.diversity)
