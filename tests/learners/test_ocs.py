@@ -1258,3 +1258,41 @@ def test_a_replaced_head_that_the_optimiser_still_holds_needs_no_second_pass(mod
     before = head.weight.clone()
     learner.observe(*draw(seed=1))
     assert not torch.equal(head.weight, before)
+
+
+class Telling(nn.Module):
+    """Its outputs are what `tell` makes of them."""
+
+    def __init__(self, tell):
+        super().__init__()
+        self.layer, self.tell = nn.Linear(4, 3), tell
+
+    def forward(self, x):
+        return self.tell(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("fill", "tell", "message"),
+    [
+        ("bilevel", lambda out: (out, out), r"outputs of shape \[12, classes\], got a tuple"),
+        ("bilevel", lambda out: out[:, :1], r"outputs of shape \[12, classes\], got \[12, 1\]"),
+        ("bilevel", lambda out: out[:, 0], r"outputs of shape \[12, classes\], got \[12\]"),
+        ("herding", None, "give it `embed"),
+    ],
+)
+def test_what_the_memory_is_to_be_filled_by_is_tried_before_the_first_step(draw, fill, tell, message):
+    model = (
+        nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 4), nn.Flatten())
+        if tell is None
+        else Telling(tell)
+    ).double()
+
+    def loss(out, y):
+        first = out[0] if isinstance(out, tuple) else out
+        return first.reshape(len(y), -1).square().mean(1)
+
+    before = copy.deepcopy(model.state_dict())
+    learner = OCS(model, optimizer_for(model), ReplayMemory(9), loss_fn=loss, fill=fill, **CHOICES)
+    with pytest.raises(ValueError, match=message):
+        learner.observe(*draw())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -31,7 +31,7 @@ def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets:
     return known[key]
 
 
-@torch.no_grad()
+@torch.enable_grad()  # as in the pass itself: what is compiled would be compiled anew without
 def _look(model: nn.Module, loss_fn: LossFn, inputs: Any, targets: Any) -> bool:
     device = leaves(inputs)[0].device
     every = torch.arange(len(leaves(inputs)[0]), device=device)
@@ -49,7 +49,7 @@ def _look(model: nn.Module, loss_fn: LossFn, inputs: Any, targets: Any) -> bool:
                 after[name] is own and torch.equal(own, value) for name, (own, value) in buffers.items()
             )
             return (
-                check_losses(losses, len(rows))[:half],
+                check_losses(losses, len(rows))[:half].detach(),
                 not same,
                 not torch.equal(drawn, random_state(device)),
             )

@@ -5,11 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..gradients.calling import Inputs
-from ..gradients.capture import DEFAULT_MAX_BYTES
+from ..gradients.calling import Inputs, call
+from ..gradients.capture import DEFAULT_MAX_BYTES, unchanged_buffers
 from ..memory import ReplayMemory, Samples
 from ..selection.bilevel import RIDGE, bilevel
 from ..selection.kernels import ntk, rbf
+from ..selection.scores import in_mode
 from .base import Step
 from .coreset import Coreset
 from .features import features
@@ -20,6 +21,15 @@ def check_classes(targets: Tensor) -> None:
         raise ValueError(
             f"Bilevel's choice needs classes, one a sample; got targets of {targets.dtype} and shape {list(targets.shape)}"
         )
+
+
+def check_outputs(model: nn.Module, inputs: Inputs, targets: Tensor) -> None:
+    """The network's kernel is of an output for each class."""
+    with torch.no_grad(), in_mode(model, "eval"), unchanged_buffers(model):
+        outputs = call(model, inputs)
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:
+        got = list(outputs.shape) if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
+        raise ValueError(f"Bilevel's choice needs outputs of shape [{len(targets)}, classes], got {got}")
 
 
 def tangent_coreset(
@@ -58,6 +68,8 @@ class Bilevel(Coreset):
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         check_classes(targets)  # now, and not only when a task ends
+        if self._kind is None and self.kernel == "ntk":
+            check_outputs(self.model, inputs, targets)
         return super()._learn(inputs, targets, ids)
 
     def choose(self, samples: Samples, k: int) -> Tensor:

@@ -23,7 +23,7 @@ from ..selection.criteria import Criteria, criteria_in_parts, gradient_criteria,
 from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, Scores, in_mode, require_finite, top, weigh
 from .base import Learner, Step, weighted_mean
-from .bilevel import check_classes, tangent_coreset
+from .bilevel import check_classes, check_outputs, tangent_coreset
 from .features import features
 
 SCORED_AT_ONCE = 250  # samples, when the memory is filled or shrunk by score
@@ -121,8 +121,7 @@ class OCS(Learner):
     # One step
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
-        if self.fill == "bilevel":
-            check_classes(targets)  # now, and not only when a task ends
+        self._check_fill(inputs, targets)
         reference, replayed = self._draw()
         step = None
         if self._in_one_pass():
@@ -132,6 +131,16 @@ class OCS(Learner):
         self._remember(inputs, targets, ids, step)
         self._steps += 1
         return step
+
+    def _check_fill(self, inputs: Inputs, targets: Tensor) -> None:
+        """Now, and not only when a task ends."""
+        if self.fill == "bilevel":
+            check_classes(targets)
+        if self._kind is None and self.fill == "bilevel":
+            check_outputs(self.model, inputs, targets)
+        elif self._kind is None and self.fill == "herding":
+            with in_mode(self.model, "eval"), unchanged_buffers(self.model):
+                features(self.model, inputs)
 
     def _in_one_pass(self) -> bool:
         coupled = self._coupled or is_batch_coupled(self.model)
