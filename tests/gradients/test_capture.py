@@ -233,6 +233,31 @@ def test_running_statistics_that_do_not_tell_that_they_change_are_restored(batch
     assert [buffer.data_ptr() for buffer in model.buffers()] == places
 
 
+def test_buffers_that_share_memory_stay_what_they_are():
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 3)
+            self.register_buffer("both", torch.zeros(2, 4))
+            self.register_buffer("mean", self.both[0])
+
+        def forward(self, x):
+            self.both[0] = x.mean(0)
+            return self.head(x - self.mean)
+
+    model, x, y = Shared(), torch.randn(6, 4), torch.arange(6) % 3
+    losses = per_sample_gradients(model, None, (x, y)).losses
+    assert not model.both.any()
+    torch.testing.assert_close(losses, nn.functional.cross_entropy(model(x), y, reduction="none").detach())
+
+
+def test_a_graph_of_before_can_still_be_gone_back_through(batch):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(18, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).eval()
+    loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
+    per_sample_gradients(model, None, batch)
+    loss.backward()
+
+
 def test_parameters_may_be_told_by_name_or_by_module(oracle, compare, images):
     model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3)).double()
     x, y = images(4, 5)

@@ -291,3 +291,10 @@ def test_as_many_channels_as_samples_are_no_pairs(place):
     )
     losses = nn.functional.cross_entropy(model(x), torch.arange(8), reduction="none")
     assert not Graph(losses).moves_samples(8)
+
+
+def test_distances_to_prototypes_are_no_pairs():
+    prototypes = nn.Parameter(torch.randn(8, 5))
+    hidden = nn.Linear(6, 5)(torch.randn(8, 6))
+    losses = nn.functional.cross_entropy(-torch.cdist(hidden, prototypes), torch.arange(8), reduction="none")
+    assert not Graph(losses).moves_samples(8)

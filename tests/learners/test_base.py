@@ -447,8 +447,11 @@ def test_what_a_loss_inside_a_function_has_learned_is_in_the_state(wrap):
     assert loss.heat.item() != 1
     two.load_state_dict(one.state_dict())
     assert torch.equal(again.heat, loss.heat)
-    with pytest.raises(ValueError, match="beside"):
-        two.load_state_dict({k: v for k, v in one.state_dict().items() if not k.startswith("beside.")})
+    older = {name: value for name, value in one.state_dict().items() if not name.startswith("beside.")}
+    with pytest.warns(UserWarning, match="left out what is beside the model"):
+        two.load_state_dict(older)
+    with pytest.raises(ValueError, match=r"beside.0: \[3\], and \[\] here"):
+        two.load_state_dict({**one.state_dict(), "beside.0": torch.ones(3)})
 
 
 def test_parameters_that_the_optimiser_does_not_have_are_told():
@@ -486,3 +489,38 @@ def test_a_model_that_changes_its_inputs_in_place_is_refused(kind):
         learner.observe(torch.ones(9, 4), torch.arange(9) % 3)
     plain = Finetune(model, torch.optim.SGD(model.parameters(), lr=0.1))  # which keeps nothing of them
     plain.observe(torch.ones(9, 4), torch.arange(9) % 3)
+
+
+def test_a_state_of_a_learner_whose_head_was_replaced_can_be_loaded():
+    def made():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        learner = Finetune(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.8))
+        learner.observe(torch.ones(6, 4), torch.arange(6) % 2)
+        model[1] = nn.Linear(4, 3)
+        learner.optimizer.add_param_group({"params": model[1].parameters()})
+        return learner
+
+    one, two = made(), made()
+    one.observe(torch.ones(6, 4), torch.arange(6) % 3)
+    two.load_state_dict(
+        one.state_dict()
+    )  # the old head is beside the model in one of them before its next batch
+    assert torch.equal(two.model[1].weight, one.model[1].weight)
+
+
+def test_a_filled_memorys_tasks_are_known_before_the_first_batch_and_after_a_refused_state():
+    model, memory = nn.Linear(4, 3), ReplayMemory(12)
+    memory.replace(Samples.of(torch.randn(6, 4), torch.arange(6) % 3, 4))
+    learner = Uniform(model, torch.optim.SGD(model.parameters(), lr=0.1), memory)
+    with pytest.raises(ValueError, match="not the state"):
+        learner.load_state_dict({"nonsense": torch.zeros(1)})
+    assert int(learner.state_dict()["learner.task"]) == 5
+    assert learner.phase() == (5, 6)
+
+
+def test_a_warning_points_at_the_line_that_made_the_learner():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    with pytest.warns(UserWarning, match="does not have 2") as told:
+        Uniform(model, torch.optim.SGD(model[1].parameters(), lr=0.1), ReplayMemory(9))
+    assert [one.filename for one in told] == [__file__]

@@ -81,19 +81,24 @@ def per_sample_gradients(
 
 @contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Running statistics and the like are afterwards what they were: a pass has copies of them, for not all that changes one says so."""
-    before = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
-    copies: dict[Tensor, Tensor] = {}
-    for module, buffers in before:
-        for name, tensor in buffers.items():
-            if tensor is not None:
-                module._buffers[name] = copies.setdefault(tensor, tensor.clone())
+    """Running statistics and the like are afterwards what they were; a table that has grown, which the model knows of, is left."""
+    before = [
+        (module, name, tensor, tensor.clone())
+        for module in model.modules()
+        for name, tensor in module._buffers.items()
+        if tensor is not None
+    ]
     try:
         yield
     finally:
-        for module, buffers in before:
-            for name, tensor in buffers.items():
-                module._buffers[name] = tensor
+        for module, name, tensor, value in before:
+            now = module._buffers[name] if name in module._buffers else None  # noqa: SIM401 - a scripted one has no get
+            if now is None or now.shape != value.shape:
+                continue
+            if tensor.layout == torch.strided:
+                # not all that changes one says so; and who counts changes need not hear of this
+                tensor.data.copy_(value)
+            module._buffers[name] = tensor
 
 
 def capture(

@@ -104,7 +104,7 @@ def _may_move(node: Any, count: int) -> bool:
         (name in MOVING and _moves(node, count))
         or (name in ALONG and _goes_along_samples(node, count))
         or (name in MULTIPLYING and _multiplies_samples(node, count))
-        or name in PAIRING
+        or (name in PAIRING and _compares_samples(node, count))
         or _pairs_samples(node, count)
     )
 
@@ -146,8 +146,20 @@ def _multiplies_samples(node: Any, count: int) -> bool:
     left, right = node.next_functions[-2:]
     if right[0] is None or _is_parameter(right[0]) or (left[0] is not None and _is_parameter(left[0])):
         return False
+    return not _has_a_table_for_each(node, count)
+
+
+def _compares_samples(node: Any, count: int) -> bool:
+    """Not where one side is a weight, as prototypes are, or a constant."""
+    sides = [side for side, _ in node.next_functions[:2]]
+    weighed = len(sides) > 1 and any(side is None or _is_parameter(side) for side in sides)
+    return not weighed and not _has_a_table_for_each(node, count)
+
+
+def _has_a_table_for_each(node: Any, count: int) -> bool:
+    """As in attention."""
     shape = node._input_metadata[0].shape
-    return len(shape) < 3 or shape[0] % count != 0  # one table a sample, as in attention
+    return len(shape) > 2 and shape[0] % count == 0
 
 
 def _pairs_samples(node: Any, count: int) -> bool:

@@ -1,8 +1,13 @@
 """Whether one pass over many samples does for some of them what a pass of their own would."""
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +15,7 @@ from ..draws import random_state
 from .calling import LossFn, call, check_losses, cross_entropy, leaves, map_inputs
 from .capture import unchanged_buffers
 from .identity import identity
+from .recorder import uncompiled
 
 KNOWN = 64  # answers kept of a model
 
@@ -17,11 +23,13 @@ _ANSWERS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], bool]] = WeakKeyDic
 
 
 def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) -> bool:
-    """Whether samples have the same losses without the others, and a pass leaves the model's buffers alone.
+    """Whether samples have the same losses without the others, and do not change the model's buffers by what they are.
 
     Gradients do not tell all of it: statistics of raw inputs, or what lies before the first layer that is watched, change losses alone.
     It is looked at once for each loss and mode.
     """
+    if len(leaves(inputs)[0]) < 2:
+        return True
     key = (identity(loss_fn), *(module.training for module in model.modules()))
     known = _ANSWERS.setdefault(model, {})
     if key not in known:
@@ -31,40 +39,74 @@ def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets:
     return known[key]
 
 
-@torch.enable_grad()  # as in the pass itself: what is compiled would be compiled anew without
+@dataclass(frozen=True)
+class Pass:
+    """What one was seen to do."""
+
+    losses: Tensor  # of the first half of the batch
+    largest: float  # of the losses and outputs
+    draws: bool
+    buffers: dict[str, Tensor]
+
+
+@torch.enable_grad()  # as in the pass itself, whose small functions would be compiled anew without
 def _look(model: nn.Module, loss_fn: LossFn, inputs: Any, targets: Any) -> bool:
     device = leaves(inputs)[0].device
     every = torch.arange(len(leaves(inputs)[0]), device=device)
     half = (len(every) + 1) // 2
 
-    def losses_of(rows: Tensor) -> tuple[Tensor, bool, bool]:
-        """Of the first half; whether a buffer was changed, and whether random numbers were drawn."""
-        with torch.random.fork_rng([device] if device.type == "cuda" else []), unchanged_buffers(model):
-            buffers = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
-            drawn = random_state(device)
+    def over(rows: Tensor) -> Pass:
+        with _same_chance(device), unchanged_buffers(model), uncompiled(model):
+            before = random_state(device)
             outputs = call(model, map_inputs(lambda x: x[rows], inputs))
             losses: Any = loss_fn(outputs, map_inputs(lambda y: y[rows], targets))
-            after = dict(model.named_buffers())
-            same = buffers.keys() == after.keys() and all(
-                after[name] is own and torch.equal(own, value) for name, (own, value) in buffers.items()
-            )
-            return (
-                check_losses(losses, len(rows))[:half].detach(),
-                not same,
-                not torch.equal(drawn, random_state(device)),
-            )
+            losses = check_losses(losses, len(rows)).detach()[:half]
+            sizes = [losses, outputs.detach()] if isinstance(outputs, Tensor) else [losses]
+            largest = max(float(one.nan_to_num(0, 0, 0).abs().max()) for one in sizes)
+            buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+            return Pass(losses, largest, not torch.equal(before, random_state(device)), buffers)
 
-    beside, changed, draws = losses_of(every)
-    if changed:
-        return False
+    def alike(one: Pass, other: Pass) -> bool:
+        least = _tolerance(model, one.losses) * one.largest
+        return torch.allclose(one.losses, other.losses, rtol=0, atol=least, equal_nan=True)
+
+    first, again = over(every), over(every)  # the first may make tables that stay
+    if not alike(first, again):
+        return True  # by a chance that cannot be had again, which hides all else
     # for fewer samples it would draw other numbers: then copies of the first take the others' place
-    alone = losses_of(every % half if draws else every[:half])[0]
-    largest = float(beside.abs().nan_to_num(0, 0, 0).max())
-    return torch.allclose(beside, alone, rtol=0, atol=_tolerance(beside) * largest, equal_nan=True)
+    other = over(every % half if again.draws else every[:half])
+    before = dict(model.named_buffers())
+    return alike(again, other) and all(
+        _same(again.buffers[n], b, before[n]) for n, b in other.buffers.items()
+    )
 
 
-def _tolerance(losses: Tensor) -> float:
+@contextmanager
+def _same_chance(device: torch.device) -> Iterator[None]:
+    """What is drawn inside is drawn again afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - what a model draws from is its own choice
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _same(one: Tensor, other: Tensor, before: Tensor) -> bool:
+    """A buffer after either pass; one that a bad sample of both has spoiled is not."""
+    if one.layout != torch.strided or one.is_quantized:
+        return True  # tables, not statistics
+    if not one.shape == other.shape == before.shape or not torch.allclose(
+        one, other, rtol=0, atol=0, equal_nan=True
+    ):
+        return False
+    return not bool((one.isnan() & ~before.isnan()).any())
+
+
+def _tolerance(model: nn.Module, losses: Tensor) -> float:
     """How far rounding alone may move a loss, where products of other shapes are taken in another order."""
-    if losses.dtype == torch.float64:
+    types = {losses.dtype, *(p.dtype for p in model.parameters() if p.is_floating_point())}
+    if types == {torch.float64}:
         return 1e-9
-    return 1e-4 if losses.dtype == torch.float32 and not losses.is_cuda else 2e-2  # TF32
+    return 1e-4 if types <= {torch.float32, torch.float64} and not losses.is_cuda else 2e-2  # TF32

@@ -1,6 +1,7 @@
 """Watch one forward pass: every call of a layer that has a rule, with its input and its place in the autograd graph."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,11 +52,10 @@ class Recorder:
 
     def __enter__(self) -> "Recorder":
         try:
-            if any(map(_is_compiled, self._model.modules())):
-                # it would be compiled anew for a forward that watches, and for ever run uncompiled after some of those
-                eager = torch.compiler.set_stance("force_eager")
-                eager.__enter__()
-                self._undo.append(lambda: eager.__exit__(None, None, None))
+            # a compiled part would be compiled anew for a forward that watches, and for ever run uncompiled after some of those
+            parts = ExitStack()
+            parts.enter_context(uncompiled(self._model))
+            self._undo.append(parts.close)
             for label, module in self._model.named_modules():
                 self._watch(label, module)
         except BaseException:
@@ -152,6 +152,10 @@ class Recorder:
         return self._names[id(whole)], (start, whole.shape[0] - start - tensor.shape[0])
 
 
-def _is_compiled(module: nn.Module) -> bool:
-    """A part of the model by itself; a whole one that is compiled has been unwrapped."""
-    return type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None
+def uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
+    """Parts that are compiled by themselves run as they are; a whole model that is has been unwrapped."""
+    compiled = any(
+        type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None
+        for module in model.modules()
+    )
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()

@@ -1,5 +1,6 @@
 """The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -68,7 +69,8 @@ class Learner:
     # whether all that changes from step to step lies in tensors: then a card may replay a step
     capturable = True
     _known: list[tuple[nn.Parameter, bool]] | None = None  # the model's parameters, and whether each learns
-    _gone: tuple[nn.Parameter, ...] = ()  # those that it had before, which an optimiser may still hold
+    _gone: tuple[nn.Parameter, ...] = ()  # those that it had before and the optimiser still holds
+    _told: frozenset[str] = frozenset()  # parameters that it does not hold, and that somebody was warned of
     _concluded = False  # whether the task's end has begun
     _kind: Kind | None = None  # of the batches so far
     _is_new = True  # neither a batch nor a state has come yet
@@ -174,25 +176,28 @@ class Learner:
                         "make a new learner"
                     )
                 return
-            self._gone += tuple(p for p, _ in self._known if all(p is not other for other, _ in now))
-        self.parameters, self._known = trainable(self.model), now
         held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
-        if untrained := [name for name, p in self.parameters.items() if id(p) not in held]:
+        left = held - {id(p) for p, _ in now}
+        self._gone = tuple(p for p in (*self._gone, *(p for p, _ in self._known or ())) if id(p) in left)
+        self.parameters, self._known = trainable(self.model), now
+        untrained = [name for name, p in self.parameters.items() if id(p) not in held]
+        if not self._told.issuperset(untrained):
+            self._told |= set(untrained)
             warnings.warn(
                 f"the optimiser does not have {len(untrained)} of the model's trainable parameters, which are looked at and not trained: "
                 f"{', '.join(untrained[:4])}{', …' if len(untrained) > 4 else ''}; give them to it (add_param_group), or freeze them",
-                stacklevel=3,
+                stacklevel=_outside(),
             )
 
     def _follow_memory(self) -> None:
         """What another learner has filled a memory with were tasks before this one's first."""
         if self._is_new and self.memory is not None and len(self.memory):
-            self.task = int(self.memory.tasks.max()) + 1
+            self.task = max(self.task, int(self.memory.tasks.max()) + 1)
         self._is_new = False
 
     def _beside(self) -> dict[str, Tensor]:
         """What the optimiser has to learn that is neither the model's nor a loss module's, as that of a loss inside a function."""
-        known = [*self.model.parameters(), *self._gone]
+        known = list(self.model.parameters())
         known += self.loss_fn.parameters() if isinstance(self.loss_fn, nn.Module) else []
         others = {id(p): p for group in self.optimizer.param_groups for p in group["params"]}
         for parameter in known:
@@ -225,6 +230,7 @@ class Learner:
 
     def phase(self) -> Hashable:
         """What the shapes of a step depend on beside its batch: a step captured in one phase can be replayed in it alone."""
+        self._follow_memory()
         return self.task, 0 if self.memory is None else len(self.memory)
 
     def check(self) -> None:
@@ -241,6 +247,7 @@ class Learner:
         optimiser, memory, counters, generator. What a model draws from torch's own generator, as dropout does, goes on alike only with
         that one's state restored too.
         """
+        self._follow_memory()
         parts: dict[str, Mapping[str, Tensor]] = {
             "model": self.model.state_dict(),
             "optimizer": flat_state(self.optimizer),
@@ -269,7 +276,8 @@ class Learner:
         try:
             self._load_parts(state)
             known = set(self.state_dict()) - YOUNGER
-            if unlike := sorted(known.symmetric_difference(set(state) - YOUNGER)):
+            younger = {name for name in known if name.startswith("beside.")}
+            if unlike := sorted(known.symmetric_difference(set(state) - YOUNGER) - younger):
                 raise ValueError(f"missing, or without a place here: {', '.join(unlike)}")
         except Exception as error:  # whatever it is that somebody has taken for a state
             self._load_parts(before)
@@ -286,9 +294,15 @@ class Learner:
         self.model.load_state_dict(parts["model"])
         if isinstance(self.loss_fn, nn.Module):
             self.loss_fn.load_state_dict(parts.get("loss", {}))
-        with torch.no_grad():
-            for name, parameter in self._beside().items():
-                parameter.copy_(parts["beside"][name])
+        beside, saved = self._beside(), parts.get("beside", {})
+        if beside and not saved:
+            warnings.warn("the state is of a version that left out what is beside the model", stacklevel=4)
+        for name, parameter in beside.items() if saved else ():
+            if saved[name].shape != parameter.shape:
+                raise ValueError(
+                    f"beside.{name}: {list(saved[name].shape)}, and {list(parameter.shape)} here"
+                )
+            parameter.data.copy_(saved[name])
         load_flat_state(self.optimizer, parts.get("optimizer", {}))
         self.task, self._concluded = int(own["task"]), bool(own.get("concluded", False))
         self._spoiled.copy_(own["spoiled"])
@@ -349,8 +363,16 @@ class Learner:
 
 
 def _versions(inputs: Inputs) -> list[int]:
-    """How often each tensor has been changed in place; those made under inference_mode do not tell."""
-    return [x._version for x in leaves(inputs) if not x.is_inference()]
+    """How often each tensor has been changed in place."""
+    return [x._version for x in leaves(inputs)]
+
+
+def _outside() -> int:
+    """How many frames up the caller of this library is, for a warning."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("corestream."):
+        frame, level = frame.f_back, level + 1
+    return max(1, level)
 
 
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:

@@ -20,7 +20,8 @@ def features(model: nn.Module, inputs: Any) -> Tensor:
         embedded: Tensor = embed(_first(inputs))
         return embedded.flatten(1)
     found = last_linear(model, inputs)
-    if found is None:
+    # a head may have been given some of the samples
+    if found is None or len(found[1]) != len(leaves(inputs)[0]):
         raise ValueError(
             "the model has no embed method, and no Linear layer was called last and with all samples, so that it is not clear what it "
             "sees in them: give it `embed(x)` → [N, D]"
@@ -42,7 +43,7 @@ def _first(inputs: Any) -> Any:
 
 @torch.no_grad()
 def last_linear(model: nn.Module, inputs: Any) -> tuple[nn.Module, Tensor] | None:
-    """The Linear layer that the model calls last, and its input; None where it has none, or that one is not given all samples."""
+    """The Linear layer that the model calls last, and its input; None where it calls none."""
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     seen: list[tuple[nn.Module, Tensor]] = []
 
@@ -55,5 +56,4 @@ def last_linear(model: nn.Module, inputs: Any) -> tuple[nn.Module, Tensor] | Non
     finally:
         for handle in handles:
             handle.remove()
-    # a head may have been given some of the samples
-    return seen[-1] if seen and len(seen[-1][1]) == len(leaves(inputs)[0]) else None
+    return seen[-1] if seen else None

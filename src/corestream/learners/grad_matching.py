@@ -40,7 +40,5 @@ class GradMatching(Coreset):
         """The Linear that is called last: the order in which layers were registered says nothing."""
         found = last_linear(self.model, samples.inputs)
         if found is None:
-            raise ValueError(
-                "last_layer=True: no Linear layer was called last and with all samples; give last_layer=False"
-            )
+            raise ValueError("last_layer=True: the model calls no Linear layer; give last_layer=False")
         return found[0]

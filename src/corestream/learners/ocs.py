@@ -42,7 +42,7 @@ class OCS(Learner):
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
-    nothing to learn (`single_pass`: True, False or "auto"); the first batch has two passes more, to see whether they do.
+    nothing to learn (`single_pass`: True, False or "auto"); the first batch has three passes more, to see whether they do.
     `task_free=True` is for streams without task boundaries: picks join the
     memory at once, and once it is full the class with most samples gives one up: that of lowest S + V with `fill="score"`, otherwise
     any, so that what is left of a class is a uniform sample of all its picks.
@@ -114,7 +114,6 @@ class OCS(Learner):
         )  # of what is kept without tasks: by them chance decides
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
-        self._looked_at: set[bool] = set()  # the model's modes in which its first pass was looked at for it
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
 
@@ -185,9 +184,7 @@ class OCS(Learner):
         if isinstance(replayed, Samples):
             parts.append((replayed.inputs, replayed.targets))
         x, y = _join(parts)
-        if self.model.training not in self._looked_at:
-            self._coupled = not stands_alone(self.model, self.loss_fn, x, y)
-            self._looked_at.add(self.model.training)
+        self._coupled = not stands_alone(self.model, self.loss_fn, x, y)
         if not self._coupled:
             grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
             self._coupled = grads.coupled
