@@ -111,7 +111,7 @@ def test_a_run_of_an_older_version_is_told_apart(capsys, monkeypatch, tmp_path):
 def test_a_narrow_terminal_leaves_nothing_out(capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     folder, words = (
-        "/work/" + "runs/" * 12 + "0123456789abcdef",
+        "/data/" + "runs/" * 12 + "0123456789abcdef",
         "ocs on folder:/" + "pictures/" * 6 + " seed 0: 81.2 %",
     )
     listing._show("run", {folder: words}, as_json=False)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..gradients.calling import LossFn
 from ..memory import ReplayMemory, Samples
 from .base import weighted_mean
+from .optimized import optimized
 from .uniform import Uniform
 
 Name = TypeVar("Name", bound=Hashable)
@@ -59,7 +60,7 @@ class AGEM(Uniform):
 
     def _gradient(self, loss: Tensor) -> dict[Tensor, Tensor]:
         """By parameter, of those that the loss depends on: another task's head is left alone."""
-        learning = [p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
+        learning = [p for p in optimized(self.optimizer) if p.requires_grad]
         parts = torch.autograd.grad(loss, learning, allow_unused=True)
         return {p: part for p, part in zip(learning, parts, strict=True) if part is not None}
 

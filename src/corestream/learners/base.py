@@ -1,6 +1,5 @@
 """The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
 
-import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -24,6 +23,7 @@ from ..gradients.calling import (
 from ..memory import ReplayMemory
 from ..memory.balance import check_targets
 from ..selection.scores import Scores
+from .optimized import check_optimizer, optimized, warn_of_untrained
 from .optimizer_state import flat_state, load_flat_state
 
 # entries that some states which are kept do not have yet
@@ -94,7 +94,7 @@ class Learner:
                 "itself (model.module) and one process, or average what `combine` gives in a loop of your own"
             )
         self.model, self.optimizer = unwrap(model), optimizer
-        _check_optimizer(optimizer, trainable(self.model).values())
+        check_optimizer(optimizer, trainable(self.model).values())
         self._follow_model()
         self.device = next(iter(self.parameters.values())).device
         if generator is not None and generator.device.type != self.device.type:
@@ -176,18 +176,14 @@ class Learner:
                         "make a new learner"
                     )
                 return
-        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        held = set(map(id, optimized(self.optimizer)))
         left = held - {id(p) for p, _ in now}
         self._gone = tuple(p for p in (*self._gone, *(p for p, _ in self._known or ())) if id(p) in left)
         self.parameters, self._known = trainable(self.model), now
         untrained = [name for name, p in self.parameters.items() if id(p) not in held]
         if not self._told.issuperset(untrained):
             self._told |= set(untrained)
-            warnings.warn(
-                f"the optimiser does not have {len(untrained)} of the model's trainable parameters, which are looked at and not trained: "
-                f"{', '.join(untrained[:4])}{', …' if len(untrained) > 4 else ''}; give them to it (add_param_group), or freeze them",
-                stacklevel=_outside(),
-            )
+            warn_of_untrained(untrained)
 
     def _follow_memory(self) -> None:
         """What another learner has filled a memory with were tasks before this one's first."""
@@ -199,7 +195,7 @@ class Learner:
         """What the optimiser has to learn that is neither the model's nor a loss module's, as that of a loss inside a function."""
         known = list(self.model.parameters())
         known += self.loss_fn.parameters() if isinstance(self.loss_fn, nn.Module) else []
-        others = {id(p): p for group in self.optimizer.param_groups for p in group["params"]}
+        others = {id(p): p for p in optimized(self.optimizer)}
         for parameter in known:
             others.pop(id(parameter), None)
         return {str(place): parameter for place, parameter in enumerate(others.values())}
@@ -367,29 +363,9 @@ def _versions(inputs: Inputs) -> list[int]:
     return [x._version for x in leaves(inputs)]
 
 
-def _outside() -> int:
-    """How many frames up the caller of this library is, for a warning."""
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("corestream."):
-        frame, level = frame.f_back, level + 1
-    return max(1, level)
-
-
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over the valid samples; what is not valid cannot spoil it."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
-
-
-def _check_optimizer(optimizer: torch.optim.Optimizer, parameters: Iterable[Tensor]) -> None:
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError(
-            "LBFGS evaluates the loss several times a step, which a learner does not: give another optimiser"
-        )
-    learning = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    if learning.isdisjoint(map(id, parameters)):
-        raise ValueError(
-            "the optimiser has none of the model's trainable parameters: nothing would be learned"
-        )
 
 
 def _words(kind: Kind) -> str:

@@ -11,6 +11,7 @@ from ..memory import ReplayMemory, Reservoir, Samples
 from .base import Learner
 from .mode_connectivity import connect
 from .ocs import OCS
+from .optimized import optimized
 from .uniform import Uniform
 
 
@@ -55,7 +56,7 @@ class Connected(Learner):
 
     def _learning(self) -> dict[str, Tensor]:
         """What a path may move: a parameter that is frozen, or that the optimiser does not have, stays where it is."""
-        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        held = set(map(id, optimized(self.optimizer)))
         return {name: p for name, p in self.parameters.items() if p.requires_grad and id(p) in held}
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:

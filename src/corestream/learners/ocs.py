@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ..counts import is_count
-from ..draws import draw_again, random_state
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
@@ -18,15 +17,15 @@ from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
 from ..gradients.independence import stands_alone
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
-from ..repeating import repeat
-from ..selection.criteria import Criteria, criteria_in_parts, gradient_criteria, gram_criteria, joint_criteria
+from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, Scores, in_mode, require_finite, top, weigh
 from .base import Learner, Step, weighted_mean
 from .bilevel import check_classes, check_outputs, tangent_coreset
 from .features import features
+from .optimized import optimized
+from .worth import AT_ONCE, worth_among, worth_by_task, worth_task_by_task
 
-SCORED_AT_ONCE = 250  # samples, when the memory is filled or shrunk by score
 RANKING = ("herding", "bilevel")  # ways to fill the memory that put candidates in an order when a task ends
 FILLS = ("random", "score", *RANKING)
 
@@ -159,7 +158,7 @@ class OCS(Learner):
         """Whether an ordinary backward pass does more than give the model's parameters their gradients: it calls hooks, and reaches what
         the loss has to learn."""
         own = {id(p) for p in (*self.parameters.values(), *self._gone)}
-        learning = (p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad)
+        learning = (p for p in optimized(self.optimizer) if p.requires_grad)
         return any(id(p) not in own or p._backward_hooks or p._post_accumulate_grad_hooks for p in learning)
 
     def _draw(self) -> tuple[Samples | None, Samples | Tensor | None]:
@@ -333,55 +332,21 @@ class OCS(Learner):
     def _worth_of_kept(self) -> Tensor:
         """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""
         with in_mode(self.model, self.score_mode):
-            if is_batch_coupled(self.model) or len(self.memory) > SCORED_AT_ONCE:
+            if is_batch_coupled(self.model) or len(self.memory) > AT_ONCE:
                 return self._worth_task_by_task()
-            memory = self.memory.samples
-            grads = self._gradients(memory.inputs, memory.targets, self._wanted)
+            kept = self.memory.samples
+            grads = self._gradients(kept.inputs, kept.targets, self._wanted)
             if grads.coupled:
                 return self._worth_task_by_task()
-        table, finite = grads.gram().cpu(), grads.finite.cpu()
-        worth = table.new_empty(len(memory))
-        for rows in self.memory.places_by_task():
-            worth[rows] = weigh(gram_criteria(table[rows][:, rows], finite[rows]), 0.0).total
-        return worth
+        return worth_by_task(self.memory, grads)
 
     def _worth_task_by_task(self) -> Tensor:
-        """Most tasks have as many samples, so that one pass is the same as the next."""
-        memory, sizes = self.memory.samples, dict[int, list[Tensor]]()
-        for rows in self.memory.places_by_task():
-            sizes.setdefault(len(rows), []).append(rows)
-        worth = torch.zeros(len(memory), dtype=torch.float64, device=self.device)
-        for alike in sizes.values():
-            table = torch.stack(alike).to(self.device)
-            at = torch.zeros(1, dtype=torch.long, device=self.device)
-
-            def work(table: Tensor = table, at: Tensor = at) -> None:
-                rows = table.index_select(0, at)[0]
-                worth.index_copy_(0, rows, self._worth(memory[rows]).double())
-                at.add_(1)
-
-            if table.shape[1] <= SCORED_AT_ONCE:
-                repeat(work, len(alike), wait=True)
-            else:  # in parts, which draw twice
-                for _ in alike:
-                    work()
-        return worth.cpu()
+        return worth_task_by_task(self.memory, self._worth)
 
     def _worth(self, samples: Samples) -> Tensor:
         """S + V of samples among themselves, under the model as it is."""
         with in_mode(self.model, self.score_mode):
-            if len(samples) <= SCORED_AT_ONCE:
-                grads = self._gradients(samples.inputs, samples.targets, self._wanted)
-                return weigh(gradient_criteria(grads), 0.0).total
-            state = random_state(self.device)
-
-            def parts() -> Iterator[PerSampleGradients]:
-                draw_again(self.device, state)
-                for start in range(0, len(samples), SCORED_AT_ONCE):
-                    part = samples[start : start + SCORED_AT_ONCE]
-                    yield self._gradients(part.inputs, part.targets, self._wanted)
-
-            return weigh(criteria_in_parts(parts), 0.0).total
+            return worth_among(samples, lambda part: self._gradients(part.inputs, part.targets, self._wanted))
 
     def _join_memory(self, samples: Samples) -> None:
         """Without task boundaries: what is picked is kept at once, and the fullest class gives up its least worthy.
