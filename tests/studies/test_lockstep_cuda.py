@@ -281,6 +281,7 @@ def test_a_signal_in_a_long_sweep_is_heeded_before_its_end(
     monkeypatch.setattr(lockstep.Lane, "_replay_some", replay)
     with pytest.raises(Interrupted, match=r"step \d+; the same command continues from here"):
         make_runs_together([one], tmp_path, lanes=1)
-    (saved,) = {e["step"] for e in read_events(tmp_path / one.digest()) if e["event"] == "checkpoint"}
+    # the last one: where a slow machine compiles for a minute, there is one by time before it
+    *_, saved = (e["step"] for e in read_events(tmp_path / one.digest()) if e["event"] == "checkpoint")
     assert saved <= told[0] + 2
     assert make_runs_together([one], tmp_path, lanes=1)[0].status == "done"

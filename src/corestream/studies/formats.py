@@ -16,11 +16,12 @@ from corestream.studies.tables import Table, Verdict
 
 MARKS: dict[Verdict, tuple[str, str]] = {
     "within": ("✓", "green"),
+    "within rounding": ("≈", "green"),
     "better": ("▲", "bright_green"),
     "miss": ("✗", "red"),
     "not comparable": ("~", "yellow"),
 }
-LEGEND = "✓ within the paper's mean ± 2 (own sd + paper's sd)   ▲ better   ✗ miss   ~ not comparable"
+LEGEND = "✓ within the paper's mean ± 2 (own sd + paper's sd)   ≈ or by its rounding   ▲ better   ✗ miss   ~ not comparable"
 
 WHOLE_LABELS = 24  # letters; longer ones may be broken
 CSV_COLUMNS = [
@@ -160,6 +161,7 @@ def markdown_line(cells: Sequence[str]) -> str:
 
 LATEX_MARKS: dict[Verdict, str] = {
     "within": r"$\checkmark$",
+    "within rounding": r"$\approx$",
     "better": r"$\blacktriangle$",
     "miss": r"$\times$",
     "not comparable": r"$\sim$",

@@ -22,9 +22,9 @@ Key = tuple[bytes, int]  # what a run is, and its seed
 HEAD = """# Results
 
 Written by `corestream paper ledger` from the runs kept under `results/`. Accuracy in per cent, mean ± sample standard
-deviation over the seeds. **within**: inside the paper's mean ± 2 (own sd + paper's sd); **better** and **miss**: outside
-of it, all three by unrounded values; **not comparable**: the reason stands below the table. Time is that of one run, on the device that
-most of a row's were made on.
+deviation over the seeds. **within**: inside the paper's mean ± 2 (own sd + paper's sd); **within rounding**: outside of it, and inside for
+numbers that the paper would print as it does ("0.13 ± 0.00" may be 0.134 ± 0.004); **better** and **miss**: outside of both, ours not
+rounded; **not comparable**: the reason stands below the table. Time is that of one run, on the device that most of a row's were made on.
 """
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 from corestream.errors import RunError
 from corestream.studies.names import first_tasks
-from corestream.studies.paper_numbers import Number
+from corestream.studies.paper_numbers import ROUNDING, Number
 from corestream.studies.results import Result, differing_fields
 
-Verdict = Literal["within", "better", "miss", "not comparable", ""]
+Verdict = Literal["within", "within rounding", "better", "miss", "not comparable", ""]
 LOWER_IS_BETTER = {"forgetting"}
 # times, and what one method takes of another's, are those of a machine and a program, and the paper's are others
 NEITHER_IS_BETTER = {"usage", "hours", "ratio"}
@@ -45,15 +45,20 @@ class Cell:
     results: tuple[Result, ...] = ()
 
     def verdict(self, metric: str) -> Verdict:
-        """Within the paper's mean ± 2 (own sd + paper's sd), better than that, or a miss."""
+        """Within the paper's mean ± 2 (own sd + paper's sd), better than that, or a miss; within rounding where it depends on the digits
+        that the paper does not print."""
         if metric not in self.measured or metric not in self.paper or metric in NEITHER_IS_BETTER:
             return ""
         if self.not_comparable:
             return "not comparable"
         own, paper = self.measured[metric], self.paper[metric]
+        apart = abs(own.mean - paper.mean)
         room = 2 * ((own.sd or 0.0) + (paper.sd or 0.0))
-        if abs(own.mean - paper.mean) <= room:
+        if apart <= room:
             return "within"
+        of_mean, of_sd = ROUNDING.get(metric, (0.0, 0.0))
+        if paper.sd is not None and apart <= room + of_mean + 2 * of_sd:
+            return "within rounding"
         return "better" if (own.mean < paper.mean) == (metric in LOWER_IS_BETTER) else "miss"
 
     @property
