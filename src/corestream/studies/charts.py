@@ -20,7 +20,7 @@ class Line:
     deviations: Sequence[float]
 
 
-def line_chart(lines: Sequence[Line], *, label: str, unit: str = "%") -> Markup:
+def line_chart(lines: Sequence[Line], *, label: str) -> Markup:
     """Lines over tasks 1, 2, … with bands of one standard deviation."""
     tasks = max((len(line.means) for line in lines), default=1)
     values = [
@@ -49,8 +49,8 @@ def line_chart(lines: Sequence[Line], *, label: str, unit: str = "%") -> Markup:
         middle = [(x(t), y(m)) for t, m in enumerate(line.means)]
         parts.append(
             Markup(
-                '<polyline class="line c{}" points="{}"><title>{}: {:.1f} {} at the end</title></polyline>'
-            ).format(line.colour, _points(middle), line.name, line.means[-1], unit)
+                '<polyline class="line c{}" points="{}"><title>{}: {:.1f} % at the end</title></polyline>'
+            ).format(line.colour, _points(middle), line.name, line.means[-1])
         )
     return _svg(WIDTH, HEIGHT, label, parts)
 

@@ -86,10 +86,6 @@ class RunConfig:
         """Names the run's folder: equal exactly for equal configurations, seed included."""
         return _digest(FORMAT, self.to_dict())
 
-    def without_seed(self) -> dict[str, Any]:
-        """What runs must share to be averaged."""
-        return {name: value for name, value in self.to_dict().items() if name != "seed"}
-
 
 def make_config(
     benchmark: str,

@@ -23,7 +23,6 @@ PAPER_TABLES = ("table1", "table2", "table3", "table6", "class-incremental", "un
 def table_of(
     results: Sequence[Result],
     *,
-    name: str = "comparison",
     title: str = "Comparison",
     expected: int | None = None,
 ) -> Table:
@@ -42,7 +41,7 @@ def table_of(
         )
     rows = tuple(dict.fromkeys(row for row, _ in cells))
     conditions = tuple(dict.fromkeys(condition for _, condition in cells))
-    return Table(name, title, rows, conditions, ("accuracy", "forgetting"), cells)
+    return Table("comparison", title, rows, conditions, ("accuracy", "forgetting"), cells)
 
 
 def condition_of(config: Mapping[str, Any]) -> str:

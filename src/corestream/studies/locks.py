@@ -45,19 +45,6 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return False
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether a process holds the folder's lock now."""
-    path = folder / "lock"
-    if not path.exists():
-        return False
-    with open(path, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
-
-
 def _holder(path: Path) -> str:
     try:
         holder = json.loads(path.read_bytes())

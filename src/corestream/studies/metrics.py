@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import resource
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,11 +27,6 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         return int(self.correct.sum()) / int(self.total.sum())
-
-    @property
-    def per_class(self) -> Tensor:
-        """The accuracy of each class, NaN for a class without test samples."""
-        return self.correct.double() / self.total.double()
 
 
 @torch.no_grad()
@@ -58,11 +52,6 @@ def evaluate(model: nn.Module, batches: Iterable[Sequence[Tensor]], num_classes:
     if correct is None or total is None:
         raise ValueError("batches is empty: there is nothing to evaluate on")
     return Evaluation(correct, total)
-
-
-def empty_matrix(num_tasks: int) -> Tensor:
-    """An accuracy matrix before the first task: NaN where nothing was measured."""
-    return torch.full((num_tasks, num_tasks), math.nan, dtype=torch.float64)
 
 
 def average_accuracy(matrix: Tensor, learned: int | None = None) -> float:
@@ -118,61 +107,25 @@ def _learned(matrix: Tensor, learned: int | None) -> int:
     return t
 
 
-def memory_composition(memory: Any, is_noise: Sequence[Tensor | None] | None = None) -> dict[str, Any]:
+def memory_composition(memory: Any, corrupted: Sequence[Tensor]) -> dict[str, Any]:
     """What a replay memory holds: samples per task and per class, and the share that is noise.
 
-    `is_noise[t]` says for each training sample of task t whether it was corrupted; the memory's `ids`
-    lead to it. The share counts the samples whose origin is known, and is None where no origin is.
+    `corrupted[t]` says for each training sample of task t whether it was corrupted; the memory's `ids` lead
+    to it. The share counts the samples whose origin is known, and is None where no origin is.
     """
-    tasks, targets = memory.tasks.cpu(), memory.targets.cpu()
-    composition: dict[str, Any] = {
+    tasks, targets, ids = memory.tasks.cpu(), memory.targets.cpu(), memory.ids.cpu()
+    known = [mask[ids[(tasks == task) & (ids >= 0)]] for task, mask in enumerate(corrupted)]
+    counted = sum(map(len, known))
+    return {
         "samples": len(targets),
         "tasks": _histogram(tasks),
         "classes": _histogram(targets) if targets.ndim == 1 and not targets.is_floating_point() else None,
-        "noise": None,
+        "noise": sum(int(part.sum()) for part in known) / counted if counted else None,
     }
-    ids = getattr(memory, "ids", None)
-    if is_noise is not None and ids is not None:
-        ids = ids.cpu()
-        known = [
-            mask[ids[(tasks == task) & (ids >= 0)]]
-            for task, mask in enumerate(is_noise)
-            if mask is not None and task in composition["tasks"]
-        ]
-        counted = sum(map(len, known))
-        composition["noise"] = sum(int(part.sum()) for part in known) / counted if counted else None
-    return composition
 
 
 def _histogram(values: Tensor) -> dict[int, int]:
     return dict(sorted(Counter(values.tolist()).items()))
-
-
-class Meter:
-    """`with Meter(device) as meter: ...` measures wall time and peak memory.
-
-    On CUDA the peak is what torch allocated on the device inside the block; elsewhere it is the process's
-    resident high-water mark, which never falls.
-    """
-
-    seconds: float
-    peak_bytes: int
-
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        self.device = torch.device(device)
-
-    def __enter__(self) -> Meter:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
-        self._start = time.perf_counter()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        self.seconds = time.perf_counter() - self._start
-        self.peak_bytes = peak_bytes(self.device)
 
 
 def peak_bytes(device: torch.device) -> int:
