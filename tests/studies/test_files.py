@@ -37,3 +37,7 @@ def test_damaged_json_is_one_clean_error_that_names_the_file(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(RunError, match=r"config\.json"):
         files.read_json(path)
+
+
+def test_nested_tables_become_dotted_names():
+    assert files.flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}}) == {"a": 1, "b.c": 2, "b.d.e": 3}

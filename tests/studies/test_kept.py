@@ -9,7 +9,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from corestream.errors import RunError
-from corestream.studies.kept import kept_pictures, picture_uri, read_memory
+from corestream.studies.kept import kept_pictures, memory_of, picture_uri
 from corestream.studies.report import write_report
 
 
@@ -17,7 +17,7 @@ def test_the_kept_pictures_are_those_in_the_runs_folder(make_result: Any) -> Non
     result = make_result("ocs")
     pictures = kept_pictures(result)
     assert pictures is not None
-    assert torch.equal(pictures, read_memory(result)["inputs"])  # type: ignore[index]
+    assert torch.equal(pictures, memory_of(result)["inputs"])
 
 
 def test_a_method_without_memory_keeps_no_pictures(make_result: Any) -> None:
@@ -36,7 +36,7 @@ def test_a_damaged_memory_is_named_and_the_page_is_written_all_the_same(
     result = make_result("ocs")
     (result.folder / "memory.safetensors").write_bytes(b"torn")
     with pytest.raises(RunError, match=r"memory\.safetensors is damaged"):
-        read_memory(result)
+        memory_of(result)
     page = write_report([result], tmp_path / "report.html").read_text()
     assert "memory.safetensors is damaged" in page
     assert "<img" not in page

@@ -5,7 +5,7 @@ import pytest
 
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig
-from corestream.studies.loggers import LOGGERS, flat, make_loggers
+from corestream.studies.loggers import LOGGERS, make_loggers
 
 CONFIG = RunConfig("rotated-digits", "ocs", settings={"tau": 10.0})
 
@@ -81,7 +81,3 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
 def test_a_wrong_logger_is_answered_with_the_nearest(tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'tensorboard'"):
         make_loggers(("tensorbord",), CONFIG, tmp_path)
-
-
-def test_nested_tables_become_dotted_names():
-    assert flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}}) == {"a": 1, "b.c": 2, "b.d.e": 3}

@@ -13,7 +13,7 @@ from corestream.studies.config import RunConfig
 from corestream.studies.design import Kind
 from corestream.studies.figures import curves, interpolation, kept_pictures, memory_sizes, tsne
 from corestream.studies.kept import kept_pictures as pictures_of
-from corestream.studies.kept import read_memory
+from corestream.studies.kept import memory_of
 from corestream.studies.names import counted
 from corestream.studies.results import Result
 from corestream.studies.run import make_stream
@@ -47,7 +47,7 @@ def _kept(table: Table) -> Figure:
 def _tsne(table: Table, data_dir: Path | None, offline: bool) -> Figure:
     """What each method's first run keeps, over a draw of the same stream's samples."""
     runs = {row: result for row in table.rows if (result := _first(table.cells[row, table.conditions[0]]))}
-    memories = {row: memory for row, result in runs.items() if (memory := read_memory(result))}
+    memories = {row: memory for row, result in runs.items() if (memory := memory_of(result))}
     if not memories:
         raise RunError("no run has kept a memory that could be drawn; see the table for what failed")
     config = RunConfig.from_dict(next(iter(runs.values())).config)

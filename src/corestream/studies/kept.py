@@ -5,32 +5,22 @@ import io
 
 import numpy as np
 from PIL import Image
-from safetensors import SafetensorError
-from safetensors.torch import load as parse_tensors
 from torch import Tensor
 
-from corestream.errors import RunError
 from corestream.studies.contact_sheet import contact_sheet
+from corestream.studies.execute import read_memory
 from corestream.studies.results import Result
 
 
-def read_memory(result: Result) -> dict[str, Tensor] | None:
-    """`inputs`, `targets`, `tasks` and where known `indices`; None for a method or place that keeps none."""
-    path = None if result.folder is None else result.folder / "memory.safetensors"
-    if path is None or not path.exists():
-        return None
-    try:
-        return dict(parse_tensors(path.read_bytes()))
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} is damaged ({error}); remove {path.parent} to make this run again") from error
+def memory_of(result: Result) -> dict[str, Tensor]:
+    """`inputs`, `targets`, `tasks` and `ids`; empty for a method that keeps none, and for a result without its run's folder."""
+    return {} if result.folder is None else read_memory(result.folder)
 
 
 def kept_pictures(result: Result) -> Tensor | None:
     """The kept inputs where they are pictures, [n, C, H, W]."""
-    memory = read_memory(result)
-    if memory is None or "inputs" not in memory or memory["inputs"].dim() != 4:
-        return None
-    return memory["inputs"]
+    inputs = memory_of(result).get("inputs")
+    return inputs if inputs is not None and inputs.dim() == 4 else None
 
 
 def picture_uri(pictures: Tensor, *, per_side: int = 6, zoom: int = 3) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig
+from corestream.studies.files import flat
 from corestream.studies.names import check_name
 
 
@@ -100,14 +101,6 @@ def make_loggers(names: tuple[str, ...], config: RunConfig, folder: Path) -> lis
             made.callback(loggers[-1].close)
         made.pop_all()
     return loggers
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted names, as MLflow wants its parameters."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
-    return found
 
 
 def _require(name: str) -> Any:

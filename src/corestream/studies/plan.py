@@ -12,7 +12,7 @@ from corestream.studies.config import RunConfig, make_config
 from corestream.studies.design import Condition, Row, Study
 from corestream.studies.files import canonical
 from corestream.studies.partial import share_of_gradients
-from corestream.studies.results import OWN_TO_A_RUN, Result
+from corestream.studies.results import Result, shared
 from corestream.studies.tables import Cell, Measured, Table, make_cell
 
 Place = tuple[str, str]  # row label, condition key
@@ -70,7 +70,7 @@ def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks:
 
 def identity(config: Mapping[str, Any]) -> bytes:
     """Equal for results that belong into one cell of a table."""
-    return canonical({name: value for name, value in config.items() if name not in OWN_TO_A_RUN})
+    return canonical(shared(config))
 
 
 def _configure(row: Row, condition: Condition, **choices: Any) -> RunConfig:

@@ -10,7 +10,7 @@ from corestream import learners
 from corestream.errors import DataError
 from corestream.studies.accuracy import check_accuracy, is_number_or_none
 from corestream.studies.config import FORMAT, RunConfig
-from corestream.studies.files import canonical, parse_json, sha256, write_atomically
+from corestream.studies.files import canonical, flat, parse_json, sha256, write_atomically
 
 Status = Literal["done", "diverged", "failed"]
 LONG_NAME = 100  # bytes
@@ -47,10 +47,6 @@ class Result:
     def matrix(self) -> list[list[float | None]]:
         """a[t][i]: accuracy on task i after task t."""
         return list(self.accuracy.get("matrix", []))
-
-    def shared(self) -> dict[str, Any]:
-        """The configuration that runs of one table cell must share."""
-        return {key: value for key, value in self.config.items() if key not in OWN_TO_A_RUN}
 
 
 def write_result(result: Result, folder: Path) -> Path:
@@ -127,15 +123,13 @@ def _completed(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "settings": {**since, **config.get("settings", {})}}
 
 
+def shared(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that runs of one table cell must share."""
+    return {name: value for name, value in config.items() if name not in OWN_TO_A_RUN}
+
+
 def differing_fields(results: Iterable[Result]) -> list[str]:
     """Names of the configuration fields that should be equal and are not."""
-    configs = [_flat(result.shared()) for result in results]
+    configs = [flat(shared(result.config)) for result in results]
     keys = sorted({key for config in configs for key in config})
     return [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
