@@ -52,5 +52,5 @@ def test_a_loss_that_is_not_finite_is_an_error_and_leaves_the_model(model, sgd, 
 
 
 def test_k_below_one_is_refused(model, sgd):
-    with pytest.raises(ValueError, match="k must be at least 1"):
+    with pytest.raises(ValueError, match="k must be a whole number of at least 1"):
         Finetune(model, sgd(model), k=0)

@@ -114,7 +114,7 @@ def test_the_first_task_is_plain_sgd(model, sgd, batch):
 
 
 def test_bad_arguments_are_named(model, sgd):
-    with pytest.raises(ValueError, match="path_steps and path_points must be at least 1"):
+    with pytest.raises(ValueError, match="path_steps must be a whole number of at least 1, got 0"):
         MCSGD(model, sgd(model), ReplayMemory(5), path_steps=0)
 
 

@@ -414,7 +414,7 @@ def test_an_empty_memory_says_so(generator):
         with pytest.raises(LookupError, match="the memory is empty"):
             look()
     memory.store(candidates([0]), generator=generator)
-    with pytest.raises(ValueError, match="count must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="count must be a whole number of at least 1, got 0"):
         memory.sample(0, generator)
 
 

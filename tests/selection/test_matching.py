@@ -24,5 +24,5 @@ def test_k_beyond_the_samples_picks_each_once():
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match=r"gram has shape \(2, 3\)"):
         match_mean(torch.zeros(2, 3), 1)
-    with pytest.raises(ValueError, match="k is 0"):
+    with pytest.raises(ValueError, match="k must be a whole number of at least 1, got 0"):
         match_mean(torch.eye(2), 0)

@@ -23,5 +23,5 @@ def test_k_beyond_the_samples_gives_all():
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="before has shape"):
         most_interfered(torch.zeros(2), torch.zeros(3), 1)
-    with pytest.raises(ValueError, match="k is 0"):
+    with pytest.raises(ValueError, match="k must be a whole number of at least 1, got 0"):
         most_interfered(torch.zeros(2), torch.zeros(2), 0)

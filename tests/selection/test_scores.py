@@ -47,7 +47,7 @@ def test_all_are_picked_where_k_exceeds_the_batch(scores):
 
 @pytest.mark.parametrize("k", [0, -3])
 def test_k_below_one_is_an_error(scores, k):
-    with pytest.raises(ValueError, match=f"k must be at least 1, got {k}"):
+    with pytest.raises(ValueError, match=f"k must be a whole number of at least 1, got {k}"):
         scores.top(k)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..selection.scores import in_mode
 from .finetune import rows
@@ -30,8 +31,7 @@ class Coreset(Rehearsal):
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, memory, **shared)
-        if candidates < 1:
-            raise ValueError(f"candidates must be at least 1, got {candidates}")
+        check_counts(candidates=candidates)
         memory.require_shares()
         self.candidates = Reservoir(candidates)
 

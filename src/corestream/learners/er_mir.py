@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ..counts import check_counts
 from ..gradients.calling import Inputs
 from ..memory import ReplayMemory, Samples
 from ..selection.mir import most_interfered
@@ -32,8 +33,7 @@ class ERMIR(Rehearsal):
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, memory, **shared)
-        if search < 1:
-            raise ValueError(f"search must be at least 1, got {search}")
+        check_counts(search=search)
         if memory.policy != "reservoir":
             raise ValueError(f"memory must have policy='reservoir', got {memory.policy!r}")
         self.search = search

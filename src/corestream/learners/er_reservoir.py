@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts
 from ..gradients.calling import join_inputs
 from ..memory import ReplayMemory, Samples
 from .base import weighted_mean
@@ -29,8 +30,7 @@ class ERReservoir(Finetune):
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, **shared)
-        if replay < 1:
-            raise ValueError(f"replay must be at least 1, got {replay}")
+        check_counts(replay=replay)
         if memory.policy != "reservoir":
             raise ValueError(f"memory must have policy='reservoir', got {memory.policy!r}")
         self.memory, self.replay = memory, replay

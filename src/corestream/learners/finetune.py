@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts
 from ..gradients.calling import Inputs, LossFn
 from ..memory import Samples
 from .base import Learner, Step, weighted_mean
@@ -25,8 +26,8 @@ class Finetune(Learner):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(model, optimizer, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
-        if k is not None and k < 1:
-            raise ValueError(f"k must be at least 1, or None for the whole batch, got {k}")
+        if k is not None:
+            check_counts(k=k)
         self.k = k
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts
 from ..gradients import per_sample_gradients
 from ..memory import ReplayMemory, Samples
 from ..selection.gss import gss_replace, gss_scores
@@ -32,8 +33,7 @@ class GSS(Rehearsal):
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, memory, **shared)
-        if compare < 1:
-            raise ValueError(f"compare must be at least 1, got {compare}")
+        check_counts(compare=compare)
         memory.require_shares()
         if len(memory):
             raise ValueError(

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts
 from ..gradients.calling import LossFn
 from ..memory import ReplayMemory, Reservoir, Samples
 from .base import Learner
@@ -28,11 +29,9 @@ class Connected(Learner):
     path_lr: float
 
     def _begin(self, path_steps: int, path_points: int, path_lr: float) -> None:
-        if path_steps < 1 or path_points < 1 or path_lr <= 0:
-            raise ValueError(
-                "path_steps and path_points must be at least 1 and path_lr above 0, "
-                f"got {path_steps}, {path_points} and {path_lr}"
-            )
+        check_counts(path_steps=path_steps, path_points=path_points)
+        if path_lr <= 0:
+            raise ValueError(f"path_lr must be above 0, got {path_lr}")
         self.path_steps, self.path_points, self.path_lr = path_steps, path_points, path_lr
         self._solution = {name: p.detach().clone() for name, p in self.parameters.items()}
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..counts import is_count
+from ..counts import check_counts, is_count
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
@@ -74,7 +74,7 @@ class OCS(Learner):
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
         super().__init__(model, optimizer, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
-        _check(k=k, replay=replay, candidates=candidates, max_bytes=max_bytes)
+        check_counts(k=k, replay=replay, candidates=candidates, max_bytes=max_bytes)
         if warm_start < 0 or not _is_finite(lam) or lam < 0:
             raise ValueError(
                 f"warm_start and lam must be numbers that are not negative, got {warm_start} and {lam}"
@@ -417,12 +417,6 @@ def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients) -> bool:
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, Real) and math.isfinite(value)
-
-
-def _check(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if not is_count(value):
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def _join(parts: list[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts
 from ..gradients import is_batch_coupled
 from ..gradients.calling import LossFn, join_inputs
 from ..memory import ReplayMemory, Samples
@@ -34,8 +35,9 @@ class Rehearsal(Finetune):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(model, optimizer, k=k, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
-        if replay < 1 or lam < 0:
-            raise ValueError(f"replay must be at least 1 and lam at least 0, got {replay} and {lam}")
+        check_counts(replay=replay)
+        if lam < 0:
+            raise ValueError(f"lam must not be negative, got {lam}")
         if adapt and k is None:
             raise ValueError("adapt=True needs k, the number of samples of each batch to train on")
         self.memory, self.lam, self.replay, self.adapt = memory, lam, replay, adapt

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..counts import is_count
+from ..counts import check_counts
 from ..gradients.calling import Inputs
 from .balance import Balance, balanced, groups
 from .reservoir import Reservoir
@@ -38,8 +38,7 @@ class ReplayMemory:
         classes: int | None = None,
         replay_from: str = "memory",
     ) -> None:
-        if not is_count(capacity):
-            raise ValueError(f"capacity must be a whole number of at least 1, got {capacity!r}")
+        check_counts(capacity=capacity)
         if policy not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
         if balance not in ("class", None) and not callable(balance):
@@ -117,8 +116,7 @@ class ReplayMemory:
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Samples:
         """`count` samples drawn uniformly without replacement, fewer where a task or the memory has fewer."""
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}")
+        check_counts(count=count)
         return self.samples[self.draw(count, generator)]
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..counts import check_counts
+
 
 def kmeans_plus_plus(features: Tensor, k: int, *, generator: torch.Generator | None = None) -> Tensor:
     """k rows, each drawn in proportion to its squared distance from those before it (scikit-learn).
@@ -15,8 +17,7 @@ def kmeans_plus_plus(features: Tensor, k: int, *, generator: torch.Generator | N
 
     if features.ndim != 2 or len(features) == 0:
         raise ValueError(f"features has shape {tuple(features.shape)}; expected is [N, D] with N ≥ 1")
-    if k < 1:
-        raise ValueError(f"k is {k}; allowed are whole numbers from 1")
+    check_counts(k=k)
     k = min(k, len(features))
     device = "cpu" if generator is None else generator.device
     seed = int(torch.randint(2**31 - 1, (1,), generator=generator, device=device))

@@ -6,6 +6,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..counts import check_counts
+
 
 def match_mean(gram: Tensor, k: int) -> Tensor:
     """For j = 1..k the n that minimises ‖ v̄ − (v_n + Σ_{p picked} v_p) / j ‖², from the Gram matrix.
@@ -34,5 +36,4 @@ def match_mean(gram: Tensor, k: int) -> Tensor:
 def check_gram(gram: Tensor, k: int) -> None:
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or len(gram) == 0:
         raise ValueError(f"gram has shape {tuple(gram.shape)}; expected is [N, N] with N ≥ 1")
-    if k < 1:
-        raise ValueError(f"k is {k}; allowed are whole numbers from 1")
+    check_counts(k=k)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..counts import check_counts
+
 
 def most_interfered(before: Tensor, after: Tensor, k: int) -> Tensor:
     """The k memory samples with the largest ℓ(x; θᵛ) − ℓ(x; θ), where θᵛ is the virtual step.
@@ -16,7 +18,6 @@ def most_interfered(before: Tensor, after: Tensor, k: int) -> Tensor:
         raise ValueError(
             f"before has shape {tuple(before.shape)} and after {tuple(after.shape)}; expected are [N]"
         )
-    if k < 1:
-        raise ValueError(f"k is {k}; allowed are whole numbers from 1")
+    check_counts(k=k)
     rise = torch.where(before.isfinite(), after.nan_to_num(nan=torch.inf) - before, -torch.inf)
     return rise.topk(min(k, len(rise))).indices

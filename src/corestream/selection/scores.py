@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts
 from ..errors import NonFiniteError
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradients
@@ -35,8 +36,7 @@ class Scores:
 
 
 def top(total: Tensor, k: int, *, all_finite: bool = False) -> Tensor:
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
+    check_counts(k=k)
     values, indices = total.topk(min(k, len(total)))
     return indices if all_finite else _marked(values, indices)
 
