@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..counts import check_counts
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..selection.scores import in_mode
+from ..states import part_of, prefixed
 from .finetune import rows
 from .rehearsal import Rehearsal
 
@@ -52,13 +53,10 @@ class Coreset(Rehearsal):
         self.candidates.clear()
 
     def _state(self) -> dict[str, Tensor]:
-        return {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
+        return prefixed("candidates.", self.candidates.state_dict())
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
-        prefix = "candidates."
-        self.candidates.load_state_dict(
-            {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        )
+        self.candidates.load_state_dict(part_of(state, "candidates."))
 
 
 def _check_places(chosen: object, count: int) -> None:

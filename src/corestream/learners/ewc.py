@@ -12,6 +12,7 @@ from ..gradients.calling import Inputs, join_inputs, leaves
 from ..gradients.per_sample import compute_dtype
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
+from ..states import part_of, prefixed
 from .finetune import Finetune, rows
 
 AT_ONCE = 100  # samples; batches as small as the stream's would make the Fisher slow
@@ -102,18 +103,14 @@ class EWC(Finetune):
             yield (part.inputs, part.targets)
 
     def _state(self) -> dict[str, Tensor]:
-        state = {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
-        state |= {f"fisher.{name}": value for name, value in self.fisher.items()}
-        return state | {f"anchor.{name}": value for name, value in self.anchor.items()}
+        own = prefixed("fisher.", self.fisher) | prefixed("anchor.", self.anchor)
+        return prefixed("candidates.", self.candidates.state_dict()) | own
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         for name in self.parameters:
             self.fisher[name].copy_(state[f"fisher.{name}"])
             self.anchor[name].copy_(state[f"anchor.{name}"])
-        prefix = "candidates."
-        self.candidates.load_state_dict(
-            {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        )
+        self.candidates.load_state_dict(part_of(state, "candidates."))
         kept = self.candidates.kept()
         columns = [] if kept is None else [*leaves(kept.inputs), kept.targets]
         self._kind = [(list(column.shape[1:]), column.dtype) for column in columns] or None

@@ -11,6 +11,7 @@ from ..gradients import per_sample_gradients
 from ..memory import ReplayMemory, Samples
 from ..selection.gss import gss_replace, gss_scores
 from ..selection.scores import in_mode, top
+from ..states import part_of, prefixed
 from .base import weighted_mean
 from .rehearsal import Rehearsal
 
@@ -98,19 +99,11 @@ class GSS(Rehearsal):
             self.memory.replace(self._slots[: int(self._filled)].map(Tensor.clone))
 
     def _state(self) -> dict[str, Tensor]:
-        slots = {} if self._slots is None else self._slots.state_dict()
-        return {
-            "scores": self._scores,
-            "filled": self._filled,
-            **{f"slots.{name}": value for name, value in slots.items()},
-        }
+        slots = {} if self._slots is None else prefixed("slots.", self._slots.state_dict())
+        return {"scores": self._scores, "filled": self._filled, **slots}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         self._scores.copy_(state["scores"])
         self._filled.copy_(state["filled"])
-        slots = {
-            name.removeprefix("slots."): value.clone()
-            for name, value in state.items()
-            if name.startswith("slots.")
-        }
-        self._slots = Samples.from_state_dict(slots) if slots else None
+        slots = part_of(state, "slots.")
+        self._slots = Samples.from_state_dict(slots).map(Tensor.clone) if slots else None

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..counts import check_counts
 from ..gradients.calling import LossFn
 from ..memory import ReplayMemory, Reservoir, Samples
+from ..states import prefixed
 from .base import Learner
 from .mode_connectivity import connect
 from .ocs import OCS
@@ -64,7 +65,7 @@ class Connected(Learner):
         super()._finish_task(data)
 
     def _state(self) -> dict[str, Tensor]:
-        return super()._state() | {f"solution.{name}": value for name, value in self._solution.items()}
+        return super()._state() | prefixed("solution.", self._solution)
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         super()._load_state(state)

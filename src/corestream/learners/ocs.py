@@ -20,6 +20,7 @@ from ..memory.balance import balanced, groups
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, Scores, in_mode, require_finite, top, weigh
+from ..states import part_of, prefixed
 from .base import Learner, Step, weighted_mean
 from .bilevel import check_classes, check_outputs, tangent_coreset
 from .features import features
@@ -368,7 +369,7 @@ class OCS(Learner):
         self.memory.replace(joined)
 
     def _state(self) -> dict[str, Tensor]:
-        kept = {f"candidates.{name}": value for name, value in self.candidates.state_dict().items()}
+        kept = prefixed("candidates.", self.candidates.state_dict())
         if self.task_free:
             kept["keys"] = self._keys
         return {"steps": self._steps, "coupled": torch.tensor(self._coupled), **kept}
@@ -378,10 +379,7 @@ class OCS(Learner):
         self._coupled = bool(state.get("coupled", False))
         if self.task_free:
             self._keys = state["keys"].clone()
-        prefix = "candidates."
-        self.candidates.load_state_dict(
-            {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}
-        )
+        self.candidates.load_state_dict(part_of(state, "candidates."))
 
 
 @fusible

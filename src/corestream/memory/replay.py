@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ..counts import check_counts
 from ..gradients.calling import Inputs
+from ..states import part_of, prefixed
 from .balance import Balance, balanced, groups
 from .reservoir import Reservoir
 from .samples import Samples
@@ -274,10 +275,12 @@ class ReplayMemory:
             "policy": torch.tensor(POLICIES.index(self.policy)),
             "passed": torch.tensor(self._passed),
         }
-        held, prefix = (self._kept, "samples") if self._reservoir is None else (self._reservoir, "reservoir")
+        held, prefix = (
+            (self._kept, "samples.") if self._reservoir is None else (self._reservoir, "reservoir.")
+        )
         if held is not None:
-            state |= {f"{prefix}.{name}": value.clone() for name, value in held.state_dict().items()}
-        return state
+            state |= prefixed(prefix, held.state_dict())
+        return {name: value.clone() for name, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         if int(state["capacity"]) != self.capacity:
@@ -290,13 +293,9 @@ class ReplayMemory:
             )
         self._passed = int(state["passed"])
         if self._reservoir is not None:
-            prefix = "reservoir."
-            self._reservoir.load_state_dict(
-                {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}
-            )
+            self._reservoir.load_state_dict(part_of(state, "reservoir."))
             return
-        prefix = "samples."
-        columns = {n.removeprefix(prefix): v.clone() for n, v in state.items() if n.startswith(prefix)}
+        columns = part_of(state, "samples.")
         self._kept = None
         if columns:
-            self._keep(Samples.from_state_dict(columns))
+            self._keep(Samples.from_state_dict(columns).map(Tensor.clone))

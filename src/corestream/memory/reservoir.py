@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..fusing import fusible, is_fusing
+from ..states import part_of, prefixed
 from .samples import Samples
 
 
@@ -62,18 +63,14 @@ class Reservoir:
     def state_dict(self) -> dict[str, Tensor]:
         if self._slots is None or not int(self._passed):
             return {}
-        slots = {f"slots.{name}": value for name, value in self._slots.state_dict().items()}
-        return {"passed": self._passed, **slots}
+        return {"passed": self._passed, **prefixed("slots.", self._slots.state_dict())}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         if not state:
             self._slots, self._passed = None, torch.zeros((), dtype=torch.long)
             return
         self._passed = state["passed"].clone()
-        kept = {
-            name.removeprefix("slots."): value.clone() for name, value in state.items() if name != "passed"
-        }
-        self._slots = Samples.from_state_dict(kept)
+        self._slots = Samples.from_state_dict(part_of(state, "slots.")).map(Tensor.clone)
         if len(self._slots) != self.capacity + 1:
             raise ValueError(
                 f"this reservoir has {self.capacity} slots, and the state is of one with {len(self._slots) - 1}"

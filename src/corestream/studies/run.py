@@ -14,6 +14,7 @@ from corestream.errors import ConfigError, DataError
 from corestream.gradients import is_batch_coupled
 from corestream.learners import Learner
 from corestream.selection.scores import in_mode
+from corestream.states import part_of, prefixed
 from corestream.streams import Batches, Stream
 from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies import checkpoint, randomness
@@ -141,7 +142,7 @@ class Run:
     def save(self) -> None:
         """Write everything the run needs to go on from here, bit for bit."""
         tensors, random_facts = randomness.capture(self.config.device)
-        tensors |= {f"learner.{name}": value for name, value in self.learner.state_dict().items()}
+        tensors |= prefixed("learner.", self.learner.state_dict())
         tensors |= self.ledger.tensors()
         facts = {
             "position": asdict(self.position),
@@ -163,12 +164,7 @@ class Run:
                 f"the run in {self.folder} was begun with other data files than {self.config.benchmark} has now; "
                 "put them back (--data-dir), or give another --out"
             )
-        learner = {
-            name.removeprefix("learner."): value
-            for name, value in saved.tensors.items()
-            if name.startswith("learner.")
-        }
-        self.learner.load_state_dict(learner)
+        self.learner.load_state_dict(part_of(saved.tensors, "learner."))
         self.position = Position(**saved.facts["position"])
         self.ledger.restore(saved.tensors, saved.facts["ledger"])
         self.records.cut(saved.facts["records"])
