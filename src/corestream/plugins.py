@@ -34,9 +34,8 @@ def import_plugins() -> None:
 def _import_file(path: Path) -> None:
     """As Python does with a script: what lies beside it can be imported by it."""
     sys.path.insert(0, str(path.parent))
-    name = (
-        f"corestream_own_{sha256(bytes(path)).hexdigest()[:12]}"  # of its own: two files may be called alike
-    )
+    # named after the whole path: two files may be called alike
+    name = f"corestream_own_{sha256(bytes(path)).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

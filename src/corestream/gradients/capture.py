@@ -33,9 +33,8 @@ from .recorder import Call, Recorder
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
-KNOWN_READINGS = (
-    64  # of a model, each for a loss and shapes; a loss that is another one at every step fills no memory
-)
+# Of a model, one for each loss and shapes seen; bounded, for a program may make a new loss at every step.
+KNOWN_READINGS = 64
 
 Prints = dict[Layout, Fingerprint]
 

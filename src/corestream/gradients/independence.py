@@ -17,7 +17,7 @@ from .capture import unchanged_buffers
 from .identity import identity
 from .recorder import uncompiled
 
-KNOWN = 64  # answers kept of a model
+KNOWN_ANSWERS = 64  # of a model
 
 _ANSWERS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], bool]] = WeakKeyDictionary()
 
@@ -33,7 +33,7 @@ def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets:
     key = (identity(loss_fn), *(module.training for module in model.modules()))
     known = _ANSWERS.setdefault(model, {})
     if key not in known:
-        if len(known) >= KNOWN:
+        if len(known) >= KNOWN_ANSWERS:
             del known[next(iter(known))]
         known[key] = _look(model, loss_fn or cross_entropy, inputs, targets)
     return known[key]

@@ -20,15 +20,14 @@ class Call:
     label: str
     rule: Rule
     module: nn.Module
-    names: dict[str, str]  # the layer's own name of each wanted parameter -> its name in the model
+    names: dict[str, str]  # of each wanted parameter: its name in the layer ("weight") -> in the model
     inputs: Tensor
     version: int  # of the input: an in-place change afterwards would make it useless
     edge: GradientEdge  # not the output itself, whose gradient is another one after an in-place activation
     shape: torch.Size  # of the output
     events: tuple[int, int]
-    rows: tuple[int, int] | None = (
-        None  # the output is only these rows of the parameter: zeros before, zeros after
-    )
+    # where the layer used some rows of a parameter alone: how many it left out before and after them
+    rows: tuple[int, int] | None = None
     statistics: batch_norm.Statistics | None = None  # of the batch, where the layer normalised by them
 
     def without(self, names: frozenset[str]) -> "Call":
@@ -37,6 +36,7 @@ class Call:
         return replace(self, names={own: name for own, name in self.names.items() if name not in names})
 
     def widened(self, gradient: Tensor) -> Tensor:
+        """With zeros for the rows that were left out."""
         return gradient if self.rows is None else F.pad(gradient, self.rows)
 
 

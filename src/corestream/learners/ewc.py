@@ -83,9 +83,8 @@ class EWC(Finetune):
     def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor]:
         """The mean of g∘g over the samples whose loss and gradient are finite, g the gradient of a sample's own loss."""
         total = {name: torch.zeros_like(fisher) for name, fisher in self.fisher.items()}
-        learning = [
-            name for name, p in self.parameters.items() if p.requires_grad
-        ]  # others may have been thawed
+        # by name, since the model may have thawed others that have no Fisher here
+        learning = [name for name, p in self.parameters.items() if p.requires_grad]
         count = torch.zeros((), dtype=torch.long, device=self.device)
         with in_mode(self.model, "eval"):
             for batch in _joined(data):

@@ -109,9 +109,7 @@ class OCS(Learner):
         self.task_free, self.max_bytes = task_free, max_bytes
         self.selected = None if parameters is None else list(trainable(self.model, parameters))
         self.candidates = Reservoir(candidates)
-        self._keys = torch.empty(
-            0, device=self.device
-        )  # of what is kept without tasks: by them chance decides
+        self._keys = torch.empty(0, device=self.device)  # task_free: a random number for each sample kept
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
         self._warm = torch.full((), warm_start, device=self.device)
@@ -356,9 +354,8 @@ class OCS(Learner):
         where numbers drawn anew would soon leave the last ones alone.
         """
         joined = samples if not len(self.memory) else Samples.join([self.memory.samples, samples])
-        known = (
-            self._keys if len(self._keys) == len(self.memory) else self._keys[:0]
-        )  # it may come from elsewhere
+        # a memory that was filled elsewhere has no numbers yet
+        known = self._keys if len(self._keys) == len(self.memory) else self._keys[:0]
         chance = torch.rand(len(joined) - len(known), generator=self.generator, device=self.device)
         self._keys = torch.cat([known, chance])
         if len(joined) > self.memory.capacity:

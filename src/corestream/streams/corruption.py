@@ -10,9 +10,7 @@ from torch import Tensor
 
 from corestream.streams.seeds import generator
 
-NOISE_BLOCK = (
-    2048  # images with a generator of their own: the noise of a task is drawn by all processors at once
-)
+NOISE_BLOCK = 2048  # images that share a generator, so that all processors draw a task's noise at once
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,8 @@ def _source_coordinates(height: int, width: int, degrees: float) -> tuple[np.nda
     dy, dx = rows - (height - 1) / 2, columns - (width - 1) / 2
     y = math.sin(angle) * dx + math.cos(angle) * dy + (height - 1) / 2
     x = math.cos(angle) * dx - math.sin(angle) * dy + (width - 1) / 2
-    return y.round(9), x.round(
-        9
-    )  # a point meant to lie on a pixel lies on it, whatever the last bit of the cosine
+    # a point meant to lie on a pixel lies on it, whatever the last bit of the cosine
+    return y.round(9), x.round(9)
 
 
 def _take(images: Tensor, row: np.ndarray, column: np.ndarray) -> Tensor:

@@ -43,9 +43,7 @@ class RunConfig:
     record: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)  # what only some benchmarks take
     settings: Mapping[str, Any] = field(default_factory=dict)
-    fingerprint: str = (
-        ""  # of a folder's pictures, of the user's own code; what comes with corestream is known by its name
-    )
+    fingerprint: str = ""  # of a folder's pictures and of the user's own code, which a name does not tell
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:

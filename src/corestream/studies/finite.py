@@ -32,9 +32,7 @@ class FiniteWatch:
         self._inputs += batch.x.sum() * 0
         if self._at_once and not torch.isfinite(self._inputs):
             self._inputs.zero_()
-            self._name_inputs(
-                batch, position
-            )  # a sum of huge finite values may overflow: then nothing is named
+            self._name_inputs(batch, position)  # names none where a sum of huge finite values overflowed
 
     def check_loss(self, step: Any) -> None:
         """A device's loss is not read, for that would wait: it spoils the parameters, which is found there."""
@@ -54,7 +52,7 @@ class FiniteWatch:
             return
         for name, parameter in parameters.items():
             if not torch.isfinite(parameter).all():
-                raise NonFiniteError(f"parameter {name!r} is not finite; it was so at {self._since()}")
+                raise NonFiniteError(f"parameter {name!r} is not finite; it was finite at {self._since()}")
 
     def verified(self, position: Any) -> None:
         self._verified = replace(position)

@@ -17,11 +17,8 @@ LONG_NAME = 100  # bytes
 # a run's seed, where and how carefully it was made, and whose settings it started from, which are all written out:
 # runs of one table cell may differ in these
 OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
-SINCE = {
-    "replay_from": "memory",
-    "lr_floor": 0.0,
-    "loss_over": "all",
-}  # settings younger than some kept runs, and how these were made
+# settings that came after some of the kept runs were made, with the values that those runs had in effect
+SINCE = {"replay_from": "memory", "lr_floor": 0.0, "loss_over": "all"}
 
 
 @dataclass(frozen=True)

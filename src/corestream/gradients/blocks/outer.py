@@ -13,9 +13,7 @@ from .rows import Rows
 
 EVERY = slice(None)
 CACHE_BYTES = 2**22  # patches unfolded at once: few enough to stay near the processor
-SMALL_PRODUCTS = (
-    2  # rows come from many small matrix products, which run at about half the speed of a large one
-)
+SMALL_PRODUCTS = 2  # rows come from many small matrix products, at about half the speed of a large one
 
 
 @dataclass(eq=False, repr=False)

@@ -13,9 +13,7 @@ class Seen:
     """One call of a layer, sample first: what a rule gets to work with."""
 
     module: nn.Module
-    names: Mapping[
-        str, str
-    ]  # the layer's own name of each wanted parameter ("weight") -> its name in the model
+    names: Mapping[str, str]  # of each wanted parameter: its name in the layer ("weight") -> in the model
     inputs: Tensor  # [N, T, *event]
     gradient: Tensor  # [N, T, *event]: of each sample's loss with respect to the layer's output
     max_bytes: int

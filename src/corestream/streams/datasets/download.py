@@ -28,10 +28,8 @@ def _fetch_one(download: Download, root: Path, schemes: tuple[str, ...]) -> Path
     for url in download.urls:
         try:
             _retrieve(url, download.checksum, target, schemes)
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # requests' errors are OSErrors; a wrong checksum is a ValueError
+        # requests' errors are OSErrors; a wrong checksum is a ValueError
+        except (OSError, ValueError) as error:
             failures.append(f"  {url}: {_first_line(error)}")
             continue
         if download.unpack:
