@@ -1,7 +1,7 @@
-"""How long torch's threads wait for their next operation before they sleep; to be set before torch is there.
+"""How long torch's threads spin, waiting for their next operation, before they sleep; set before torch is imported.
 
-By default they turn in circles for so long that, where another program wants the processor too, they keep it from the thread that they
-wait for: a run took thirty times as long. This is enough to bridge the gaps between a step's operations.
+By default they spin for so long that, where another program wants the processor too, they keep it from the very thread that they wait
+for: a run took thirty times as long. SPINS is enough to bridge the gaps between a step's operations.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Work that is done many times over, in the same shapes and without a look at any value.
 
-It is an ordinary loop, until somebody knows a faster way: on a card the work can be captured once and launched again and again, some
-of it by another thread after `repeat` has returned. So nothing that needs its outcome may follow before whoever leads the learner goes on,
-unless it was asked to wait.
+`repeat` is an ordinary loop, unless `repeating` gives it a faster way: on a card the work can be captured once and launched again and
+again, some of it by another thread after `repeat` has returned. What follows may then not need the outcome yet, unless it asked to `wait`.
 """
 
 from collections.abc import Callable, Iterator

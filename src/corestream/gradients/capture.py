@@ -264,7 +264,7 @@ def _probe(known: Known, key: tuple[Any, ...], backward: Backward, calls: list[C
 
 
 def _counts_positions(inputs: Tensor) -> bool:
-    """Whether an embedding's input is 0, 1, 2, …: its positions are the same for all samples, and none of them is one's own."""
+    """Whether an embedding's input is 0, 1, 2, …, as that of positions is: all samples share its rows, and none is one's own."""
     whole = not inputs.is_floating_point() and inputs.numel() > 0
     return whole and torch.equal(inputs.flatten(), torch.arange(inputs.numel()).to(inputs))
 

@@ -78,15 +78,15 @@ class Graph:
         return any(node.name() == "CheckpointFunctionBackward" for node in self.nodes)
 
     def moves_samples(self, count: int) -> bool:
-        """Whether something that is part of it may put samples in another order, or make one of several: the next batch's index need not
-        do so, nor need the same operation with other values, as a gate that is closed at first."""
+        """Whether an operation in it may put samples in another order, or mix them. What is seen of this batch is then no rule for the
+        next: its index may be another one, and a gate that is closed now may be open."""
         return count > 1 and any(_may_move(node, count) for node in self.nodes)
 
     def _uses(self, node: Any) -> int:
         return sum(self._uses(c) if c.name() in HANDED_ON else 1 for c in self._consumers.get(node, ()))
 
     def deepest(self, nodes: Iterable[Any]) -> set[Any]:
-        """Those of the nodes that no path leads on from to another of them."""
+        """Those of the nodes from which a backward pass reaches no other of them."""
         nodes = set(nodes)
         above: set[Any] = set()
         stack = [consumer for node in nodes for consumer in self._consumers.get(node, ())]
@@ -163,8 +163,8 @@ def _has_a_table_for_each(node: Any, count: int) -> bool:
 
 
 def _pairs_samples(node: Any, count: int) -> bool:
-    """Where samples lie along two dimensions, since a table of one row was held against one of one column, or repeated to be: a mask
-    that hides all pairs of one batch may show some of the next."""
+    """Whether samples lie along two dimensions, since [N, 1] was broadcast against [1, N], or repeated for that. A mask that hides all
+    pairs of one batch may show some of the next."""
     if isinstance(node, AccumulateGrad):
         return False
     shape = node._input_metadata[0].shape

@@ -1,4 +1,4 @@
-"""Whether one pass over many samples does for some of them what a pass of their own would."""
+"""Whether samples depend on each other: whether one pass over many does for each what a pass without the others would."""
 
 import random
 from collections.abc import Iterator
@@ -41,11 +41,11 @@ def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one was seen to do."""
+    """What a forward pass over some of the samples did."""
 
     losses: Tensor  # of the first half of the batch
     largest: float  # of the losses and outputs
-    draws: bool
+    draws: bool  # from torch's generator
     buffers: dict[str, Tensor]
 
 
@@ -72,7 +72,7 @@ def _look(model: nn.Module, loss_fn: LossFn, inputs: Any, targets: Any) -> bool:
 
     first, again = over(every), over(every)  # the first may make tables that stay
     if not alike(first, again):
-        return True  # by a chance that cannot be had again, which hides all else
+        return True  # it draws what cannot be drawn again, which hides all else
     # for fewer samples it would draw other numbers: then copies of the first take the others' place
     other = over(every % half if again.draws else every[:half])
     before = dict(model.named_buffers())
@@ -94,7 +94,7 @@ def _same_chance(device: torch.device) -> Iterator[None]:
 
 
 def _same(one: Tensor, other: Tensor, before: Tensor) -> bool:
-    """A buffer after either pass; one that a bad sample of both has spoiled is not."""
+    """Whether a buffer is the same after both passes, and not because a bad sample has made it NaN in both."""
     if one.layout != torch.strided or one.is_quantized:
         return True  # tables, not statistics
     if not one.shape == other.shape == before.shape or not torch.allclose(

@@ -107,8 +107,8 @@ class Learner:
         self._spoiled = torch.zeros((), dtype=torch.bool, device=self.device)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """A step of somebody's own may count in plain numbers, which a replay would leave as they were: its class says that it does not.
-        What `choose` does is done at a task's end."""
+        """A user's own step may count in plain numbers, which a captured step would not go on counting: a class that defines anything but
+        `choose` is not captured unless it says `capturable = True` itself."""
         super().__init_subclass__(**kwargs)
         own = {name for name in vars(cls) if not name.startswith("__")} - {"choose"}
         if own and "capturable" not in own and not cls.__module__.startswith("corestream."):
@@ -186,13 +186,13 @@ class Learner:
             warn_of_untrained(untrained)
 
     def _follow_memory(self) -> None:
-        """What another learner has filled a memory with were tasks before this one's first."""
+        """Samples that another learner left in the memory are of tasks before this learner's first."""
         if self._is_new and self.memory is not None and len(self.memory):
             self.task = max(self.task, int(self.memory.tasks.max()) + 1)
         self._is_new = False
 
     def _beside(self) -> dict[str, Tensor]:
-        """What the optimiser has to learn that is neither the model's nor a loss module's, as that of a loss inside a function."""
+        """Parameters that the optimiser trains and that are neither the model's nor a loss module's: those of a loss function, say."""
         known = list(self.model.parameters())
         known += self.loss_fn.parameters() if isinstance(self.loss_fn, nn.Module) else []
         others = {id(p): p for p in optimized(self.optimizer)}
@@ -204,8 +204,8 @@ class Learner:
         """A new pass over the task's data begins."""
 
     def conclude(self) -> None:
-        """The first part of `end_task`: waits for the steps so far, and for nothing that it launches itself, so that whoever leads
-        several learners can turn to others after it."""
+        """The first part of `end_task`. It waits for the steps so far, but not for what it launches itself: who leads several learners
+        can turn to the next one meanwhile."""
         if not self._concluded:
             self.check()
             with torch.inference_mode(False):
@@ -313,8 +313,8 @@ class Learner:
         raise NotImplementedError
 
     def _conclude(self) -> None:
-        """Work on the parameters after a task's last step, without waiting for what it launches on a card; what it repeats is its
-        end, since a card's leader may launch that later."""
+        """Work on the parameters after a task's last step. It does not wait for what it launches on a card, and a `repeat` must be the
+        last thing it does, for that may be launched later."""
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         pass

@@ -403,8 +403,8 @@ def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tu
 
 
 def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients) -> bool:
-    """Whether an ordinary step over the update's samples would leave the parameter alone, as one of a head that none of them goes through,
-    but others of this pass do. A card is not asked."""
+    """Whether an ordinary step on the update's samples would leave the parameter alone: that of a head, say, which other samples of this
+    pass went through, and none of these. On a card, where a look would wait, only what no sample of the pass used counts."""
     if name not in grads.general or gradient.is_cuda or bool(gradient.any()):
         return name in grads.unused
     return bool(grads.only([name]).norms().any())

@@ -167,12 +167,12 @@ BEST: dict[str, dict[str, dict[StreamKind, Values]]] = {
 
 
 def usual_protocol(method: str, benchmark: str) -> str:
-    """Whose settings a method has where nothing is said: ours where there are any."""
+    """The protocol where none is given: "best" where we have searched, otherwise "paper"."""
     return "best" if benchmark in BEST.get(method, {}) else "paper"
 
 
 def stream_kind(*, imbalanced: bool, noisy: bool) -> StreamKind:
-    """An imbalanced stream stays one with noise in it, which was searched on a balanced one alone."""
+    """Which searched settings apply. Noise was searched on balanced streams alone, so an imbalanced one counts as that, noisy or not."""
     if imbalanced:
         return "imbalanced"
     return "noisy" if noisy else "balanced"

@@ -121,7 +121,7 @@ def settings(
 
 
 def default_protocol(method: str, benchmark: str) -> str:
-    """Whose settings a method has where nothing is said; also of one that is not known here."""
+    """The protocol of a method where none is given, also of a method that is not registered here."""
     like = METHODS[method].like if method in METHODS else None
     return usual_protocol(like or method, benchmark)
 

@@ -16,7 +16,7 @@ AT_ONCE = 250  # samples of one pass
 
 
 def worth_among(samples: Samples, gradients: Callable[[Samples], PerSampleGradients]) -> Tensor:
-    """Of each among all; of many in parts, each of which is passed through twice with the same random draws."""
+    """S + V of each among all. Many are taken in parts, each of them passed through twice with the same random draws."""
     if len(samples) <= AT_ONCE:
         return weigh(gradient_criteria(gradients(samples)), 0.0).total
     device = samples.targets.device

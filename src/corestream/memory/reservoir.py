@@ -31,7 +31,7 @@ class Reservoir:
         self._passed.zero_()
 
     def add(self, samples: Samples, rows: Tensor, generator: torch.Generator | None) -> None:
-        """Let some of the samples pass by, told by their rows; a row of −1 is nobody."""
+        """Let some of the samples pass by, told by their rows; a row of −1 stands for none."""
         slots = self._allocate(samples)
         chance = torch.rand(rows.shape, generator=generator, device=rows.device, dtype=torch.float64)
         if rows.is_cuda or is_fusing():

@@ -38,15 +38,15 @@ def gradient_criteria(
     route = _checked(route)
     if route == "gram" or (route == "auto" and _gram_is_cheaper(grads)):
         table = grads.gram()
-        similarity, diversity = _from_own_gram(table, _doubtful(grads))
+        similarity, diversity = _from_own_gram(table, _finite_or_none(grads))
     else:
         similarity, diversity = _from_passes(grads)
     affinity = torch.zeros_like(similarity) if reference is None else _affinity(grads, reference, route)
-    return Criteria(similarity, diversity, affinity, _doubtful(grads))
+    return Criteria(similarity, diversity, affinity, _finite_or_none(grads))
 
 
-def _doubtful(grads: PerSampleGradients) -> Tensor | None:
-    """Which samples are finite, where not all are known to be."""
+def _finite_or_none(grads: PerSampleGradients) -> Tensor | None:
+    """Which samples are finite; None where all are known to be."""
     return None if grads.all_finite else grads.finite
 
 
@@ -121,7 +121,7 @@ def _from_passes(grads: PerSampleGradients) -> tuple[Tensor, Tensor]:
     total = grads.total()
     similarity = grads.dot(total) * (inverse * _inverse_root(_square(total)))
     products = grads.dot(grads.direction(inverse))
-    return similarity, _diversity(products, squared, inverse, _others(squared, _doubtful(grads)))
+    return similarity, _diversity(products, squared, inverse, _others(squared, _finite_or_none(grads)))
 
 
 def criteria_in_parts(parts: Callable[[], Iterable[PerSampleGradients]]) -> Criteria:

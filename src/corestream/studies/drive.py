@@ -25,7 +25,7 @@ class Options:
 
     data_dir: Path | None = None
     offline: bool = False
-    checkpoint_steps: int | None = None  # 1,000, but on a card
+    checkpoint_steps: int | None = None  # None: 1,000, but on a card none by their number
     loggers: tuple[str, ...] = ()
     threads: int | None = None
 

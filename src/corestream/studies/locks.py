@@ -19,7 +19,7 @@ class LockedError(RunError):
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, or raise LockedError at once.
 
-    The file stays, unless its holder removes the whole folder: who waited at the door then holds a file that is nobody's.
+    The file stays, unless its holder removes the whole folder: who had opened it before then holds a removed file, and is refused too.
     """
     path = folder / "lock"
     with open(path, "a+b") as file:

@@ -14,8 +14,8 @@ from corestream.studies.files import canonical, flat, parse_json, sha256, write_
 
 Status = Literal["done", "diverged", "failed"]
 LONG_NAME = 100  # bytes
-# a run's seed, where and how carefully it was made, and whose settings it started from, which are all written out:
-# runs of one table cell may differ in these
+# what runs of one table cell may differ in: the seed, where and how carefully they were made, and the protocol, whose settings are
+# all written out beside it
 OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
 # settings that came after some of the kept runs were made, with the values that those runs had in effect
 SINCE = {"replay_from": "memory", "lr_floor": 0.0, "loss_over": "all"}
