@@ -1,14 +1,12 @@
 """What a model sees in an input: `model.embed(x)` where it exists, else the input of the last Linear that it calls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from corestream.gradients.calling import call, leaves, unwrap
+from ..gradients.calling import call, leaves, unwrap
 
 
 @torch.no_grad()

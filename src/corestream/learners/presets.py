@@ -1,21 +1,19 @@
 """The paper's hyperparameters per benchmark and method; docs/methods.md says where each value comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Literal, TypeVar
 
-from corestream.errors import ConfigError
-from corestream.learners.settings import Settings
-from corestream.streams import BENCHMARKS
+from ..errors import ConfigError
+from ..streams import BENCHMARKS
+from ..streams.folder import PREFIX as FOLDER
+from .settings import Settings
 
 Values = dict[str, Any]
 StreamKind = Literal["balanced", "imbalanced", "noisy"]
 Kind = TypeVar("Kind", bound=Settings)
 
 PROTOCOLS = ("paper", "best", "ocs-schedule")
-FOLDER = "folder:"
 
 MNIST: Values = {
     "test_batch_size": 1000,

@@ -1,14 +1,12 @@
 """The hyperparameters of each method, as dataclasses that refuse values out of range."""
 
-from __future__ import annotations
-
 import math
 import typing
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from corestream.counts import is_count
-from corestream.errors import ConfigError
+from ..counts import is_count
+from ..errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ Outer problem:
 The sample whose weight would lower G fastest joins S, then the weights of S take a step down ∂G/∂w.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from corestream.selection.matching import check_gram
+from .matching import check_gram
 
 RIDGE = 0.01
 

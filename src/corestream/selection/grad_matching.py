@@ -1,10 +1,8 @@
 """Gradient matching (Campbell and Broderick 2019), greedy and with equal weights."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
-from corestream.selection.matching import match_mean
+from .matching import match_mean
 
 
 def grad_matching(gram: Tensor, k: int) -> Tensor:

@@ -1,7 +1,5 @@
 """Gradient-based sample selection in its greedy form (Aljundi, Lin, Goujaud and Bengio 2019, Algorithm 2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,12 +1,10 @@
 """Herding: the exemplars of iCaRL (Rebuffi et al. 2017, Algorithm 4)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from corestream.selection.matching import match_mean
+from .matching import match_mean
 
 
 def herding(features: Tensor, k: int) -> Tensor:

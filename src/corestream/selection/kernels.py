@@ -1,7 +1,5 @@
 """Kernels for the bilevel selector."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

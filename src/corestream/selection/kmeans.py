@@ -1,7 +1,5 @@
 """k-means++ seeding as a selector: on inputs (Nguyen et al. 2018) or on embeddings (Sener, Savarese 2018)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

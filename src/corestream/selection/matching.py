@@ -1,8 +1,6 @@
 """Greedy mean matching: the picks whose running mean stays closest to the mean of all. Herding and gradient
 matching are this rule on embeddings and on gradients."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Maximally interfered retrieval (Aljundi, Caccia, Belilovsky et al. 2019)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
