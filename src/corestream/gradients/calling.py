@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from ..fusing import fusible
 
@@ -76,6 +77,13 @@ def join_inputs(parts: Sequence[Inputs]) -> Inputs:
     return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
 
+def join_batches(parts: Sequence[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:
+    """Several pairs (inputs, targets) as one; one alone is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    return join_inputs([inputs for inputs, _ in parts]), torch.cat([targets for _, targets in parts])
+
+
 def call(model: nn.Module, inputs: Inputs) -> Any:
     """A tensor goes in as model(x), a tuple as model(*x), a dict as model(**x)."""
     forward: Callable[..., Any] = (
@@ -86,6 +94,13 @@ def call(model: nn.Module, inputs: Inputs) -> Any:
     if isinstance(inputs, Mapping):
         return forward(**inputs)
     return forward(*inputs)
+
+
+def call_with(model: nn.Module, parameters: Mapping[str, Tensor], inputs: Inputs) -> Any:
+    """The same with other parameters in the place of the model's own."""
+    if isinstance(inputs, Mapping):
+        return functional_call(model, dict(parameters), (), dict(inputs))
+    return functional_call(model, dict(parameters), inputs if isinstance(inputs, Tensor) else tuple(inputs))
 
 
 def unwrap(model: nn.Module) -> nn.Module:

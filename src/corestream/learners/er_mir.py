@@ -5,10 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ..counts import check_counts
-from ..gradients.calling import Inputs
+from ..gradients.calling import call_with
 from ..memory import ReplayMemory, Samples
 from ..selection.mir import most_interfered
 from ..selection.scores import in_mode
@@ -58,7 +57,7 @@ class ERMIR(Rehearsal):
     @torch.no_grad()
     def _interfered(self, samples: Samples, virtual: Mapping[str, Tensor], k: int) -> Tensor:
         before = self._losses(samples.inputs, samples.targets)
-        after = self.loss_fn(at(self.model, virtual, samples.inputs), samples.targets)
+        after = self.loss_fn(call_with(self.model, virtual, samples.inputs), samples.targets)
         return most_interfered(before, after, k)
 
     def _virtual_step(self, samples: Samples, valid: Tensor) -> dict[str, Tensor]:
@@ -72,10 +71,3 @@ class ERMIR(Rehearsal):
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
         self.memory.add(samples, self.generator)
-
-
-def at(model: nn.Module, parameters: Mapping[str, Tensor], inputs: Inputs) -> Any:
-    """The model's outputs with other parameters in the place of its own."""
-    if isinstance(inputs, Mapping):
-        return functional_call(model, dict(parameters), (), dict(inputs))
-    return functional_call(model, dict(parameters), inputs if isinstance(inputs, Tensor) else tuple(inputs))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..gradients import per_sample_gradients
-from ..gradients.calling import Inputs, join_inputs, leaves
+from ..gradients.calling import Inputs, join_batches, leaves
 from ..gradients.per_sample import compute_dtype
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
@@ -121,11 +121,7 @@ def _joined(data: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:
     for x, y, *task in data:
         waiting.append(((x, *task) if task else x, y))
         if sum(len(y) for _, y in waiting) >= AT_ONCE:
-            yield _join(waiting)
+            yield join_batches(waiting)
             waiting = []
     if waiting:
-        yield _join(waiting)
-
-
-def _join(batches: list[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:
-    return join_inputs([inputs for inputs, _ in batches]), torch.cat([targets for _, targets in batches])
+        yield join_batches(waiting)

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..gradients.calling import LossFn
+from ..gradients.calling import LossFn, call_with
 from ..memory import Samples
 from ..repeating import repeat
 from ..selection.scores import in_mode
-from .er_mir import at
 
 Parameters = Mapping[str, Tensor]
 Rows = list[Tensor]  # all parameters one after the other, those of each type and device in a row of their own
@@ -25,7 +24,8 @@ def path_loss(
     losses = []
     for point in range(1, points + 1):
         between = [a + point / points * (b - a) for a, b in zip(start, end, strict=True)]
-        losses.append(loss_fn(at(model, named(between, like), samples.inputs), samples.targets).mean())
+        outputs = call_with(model, named(between, like), samples.inputs)
+        losses.append(loss_fn(outputs, samples.targets).mean())
     return torch.stack(losses).mean()
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..counts import check_counts, is_count
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
-from ..gradients.calling import Inputs, LossFn, Parameters, join_inputs, map_inputs, trainable
+from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_inputs, trainable
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
 from ..gradients.independence import stands_alone
 from ..memory import ReplayMemory, Reservoir, Samples
@@ -181,7 +181,7 @@ class OCS(Learner):
             parts.append((reference.inputs, reference.targets))
         if isinstance(replayed, Samples):
             parts.append((replayed.inputs, replayed.targets))
-        x, y = _join(parts)
+        x, y = join_batches(parts)
         self._coupled = not stands_alone(self.model, self.loss_fn, x, y)
         if not self._coupled:
             grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
@@ -412,9 +412,3 @@ def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients) -> bool:
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, Real) and math.isfinite(value)
-
-
-def _join(parts: list[tuple[Inputs, Tensor]]) -> tuple[Inputs, Tensor]:
-    if len(parts) == 1:
-        return parts[0]
-    return join_inputs([inputs for inputs, _ in parts]), torch.cat([targets for _, targets in parts])
