@@ -164,18 +164,15 @@ class Learner:
         """Layers may be frozen and thawed, and a head may grow or be replaced, while the learner is at work."""
         now = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
         if self._known is not None:
-            same = len(now) == len(self._known) and all(
-                a is b for (a, _), (b, _) in zip(now, self._known, strict=True)
-            )
-            if same and all(a == b for (_, a), (_, b) in zip(now, self._known, strict=True)):
+            same = [id(p) for p, _ in now] == [id(p) for p, _ in self._known]
+            frozen_alike = [learns for _, learns in now] == [learns for _, learns in self._known]
+            if same and (frozen_alike or not self.follows_model):
                 return
             if not self.follows_model:
-                if not same:
-                    raise ValueError(
-                        f"{type(self).__name__} holds on to the parameters that it began with, and the model has others now: "
-                        "make a new learner"
-                    )
-                return
+                raise ValueError(
+                    f"{type(self).__name__} holds on to the parameters that it began with, and the model has others now: "
+                    "make a new learner"
+                )
         held = set(map(id, optimized(self.optimizer)))
         left = held - {id(p) for p, _ in now}
         self._gone = tuple(p for p in (*self._gone, *(p for p, _ in self._known or ())) if id(p) in left)
