@@ -75,7 +75,7 @@ def figure3(source: Source, seed: int = 0) -> Outcome:
     model.to(source.device)
     epochs = 1 if len(first.train[1]) >= PART.train else 10
     batches = _batches(_task(first.train, 0, source.device), epochs)
-    single_samples.train_one_epoch(model, batches, lr=LR)
+    single_samples.train(model, batches, lr=LR)
     effects = single_samples.measure(
         model,
         _task(first.test, 0, source.device),

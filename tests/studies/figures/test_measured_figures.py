@@ -49,7 +49,7 @@ def test_larger_batches_are_closer_to_the_whole(
 def test_each_sample_starts_from_the_same_weights(
     model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]
 ) -> None:
-    single_samples.train_one_epoch(model, [data] * 50, lr=0.2)
+    single_samples.train(model, [data] * 50, lr=0.2)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     second = (data[0].flip(1), data[1])
     effects = single_samples.measure(model, data, second, second, count=8, lr=0.5)

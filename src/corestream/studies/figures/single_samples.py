@@ -22,11 +22,9 @@ class Effect:
     forgetting: float
 
 
-def train_one_epoch(
-    model: nn.Module, batches: Iterable[Samples], *, lr: float, momentum: float = 0.0
-) -> None:
-    """Plain SGD over the first task."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
+def train(model: nn.Module, batches: Iterable[Samples], *, lr: float) -> None:
+    """Plain SGD over the first task's batches."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     model.train()
     for x, y, *task in batches:
         optimizer.zero_grad()
