@@ -264,14 +264,6 @@ def test_what_a_leader_launches_later_leads_to_the_same_solution(twins, batch):
     assert same(learner, plain)
 
 
-def test_a_path_is_found_where_a_layer_was_frozen_on_the_way(model, sgd, batch, generator):
-    learner = MCSGD(model, sgd(model), ReplayMemory(12), path_steps=3, generator=generator)
-    for freeze in (False, True):
-        model.hidden.requires_grad_(not freeze)
-        learner.observe(*batch())
-        learner.end_task()
-
-
 @pytest.mark.parametrize("method", [MCSGD, MCSGDOCS])
 @pytest.mark.parametrize("stays", ["frozen on the way", "in no optimiser"])
 def test_a_path_moves_only_what_the_optimiser_has_to_learn(model, sgd, batch, method, stays):
