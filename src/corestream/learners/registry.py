@@ -81,6 +81,7 @@ def _origin(method: Method) -> object:
 
 
 def names() -> list[str]:
+    """The methods' names."""
     return list(METHODS)
 
 

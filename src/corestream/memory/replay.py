@@ -85,10 +85,12 @@ class ReplayMemory:
 
     @property
     def inputs(self) -> Inputs:
+        """What is kept, as a model takes it."""
         return self.samples.inputs
 
     @property
     def targets(self) -> Tensor:
+        """The target of each sample."""
         return self.samples.targets
 
     @property
@@ -283,6 +285,7 @@ class ReplayMemory:
         return {name: value.clone() for name, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take over a state of a memory with the same capacity and policy."""
         if int(state["capacity"]) != self.capacity:
             raise ValueError(
                 f"this memory has capacity {self.capacity}, and the state is of one with {int(state['capacity'])}"

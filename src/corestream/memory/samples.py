@@ -23,6 +23,7 @@ class Samples:
     def of(
         cls, inputs: Inputs, targets: Tensor, task: int | Tensor = 0, ids: Tensor | None = None
     ) -> "Samples":
+        """Samples of one task, or with the task of each."""
         shape, device = targets.shape[:1], targets.device
         tasks = task.to(device) if isinstance(task, Tensor) else torch.full(shape, task, device=device)
         known = torch.full(shape, -1, device=device) if ids is None else ids.to(device)
@@ -32,6 +33,7 @@ class Samples:
         return self.targets.shape[0]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Samples":
+        """A function applied to each tensor."""
         return Samples(
             map_inputs(function, self.inputs),
             function(self.targets),
@@ -43,10 +45,12 @@ class Samples:
         return self.map(lambda column: column[index])
 
     def columns(self) -> list[Tensor]:
+        """All tensors, one row a sample each."""
         return [*leaves(self.inputs), self.targets, self.tasks, self.ids]
 
     @staticmethod
     def join(parts: Sequence["Samples"]) -> "Samples":
+        """One after the other, in a copy."""
         return Samples(
             join_inputs([part.inputs for part in parts]),
             torch.cat([part.targets for part in parts]),
@@ -80,6 +84,7 @@ class Samples:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor]) -> "Samples":
+        """From what `state_dict` gives; the tensors are not copied."""
         inputs: Any
         if "inputs" in state:
             inputs = state["inputs"]

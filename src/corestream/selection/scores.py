@@ -36,6 +36,7 @@ class Scores:
 
 
 def top(total: Tensor, k: int, *, all_finite: bool = False) -> Tensor:
+    """`Scores.top` of any scores; where `all_finite` is known, no place can be −1."""
     check_counts(k=k)
     values, indices = total.topk(min(k, len(total)))
     return indices if all_finite else _marked(values, indices)

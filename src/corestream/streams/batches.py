@@ -34,6 +34,7 @@ class Batches:
         self.epoch = 0
 
     def with_batch_size(self, batch_size: int) -> "Batches":
+        """The same samples in batches of another size, its epochs counted from 0."""
         return Batches(self._half, batch_size=batch_size, drop_last=self.drop_last, indices=self.indices)
 
     def with_indices(self) -> "Batches":

@@ -88,6 +88,7 @@ class Stream(Sequence[Task]):
         return (self[i] for i in range(len(self)))
 
     def classes_of(self, task: int) -> tuple[int, ...]:
+        """The classes of a task, without making it."""
         return self.plans[task].classes
 
     def to(self, device: torch.device | str) -> "Stream":
