@@ -204,3 +204,40 @@ def test_an_answer_of_one_sample_is_none():
     model = Standardised().eval()
     assert stands_alone(model, None, *batch(1))
     assert not stands_alone(model, None, *batch(16))
+
+
+class Trimmed(nn.Module):
+    """Padding is cut off at the longest of the batch, and what is left of it counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(9, 6), nn.Linear(6, 3)
+
+    def forward(self, words):
+        return self.head(torch.tanh(self.words(words[:, : (words != 0).sum(1).max()])).mean(1))
+
+
+def lines(*lengths):
+    words = torch.arange(1, 9).expand(len(lengths), 8)
+    words = words * (torch.arange(8) < torch.tensor(lengths)[:, None])
+    return words, torch.arange(len(lengths)) % 3
+
+
+@pytest.mark.parametrize("lengths", [(8, 3, 4, 2), (3, 4, 2, 8)], ids=["first", "last"])
+def test_the_longest_is_noticed_wherever_it_is(lengths):
+    assert not stands_alone(Trimmed(), None, *lines(*lengths))
+
+
+def test_what_a_first_batch_hides_is_seen_later():
+    model, seen = Trimmed(), []
+    for lengths in ((5, 4, 3, 5), (8, 3, 4, 2), (8, 3, 4, 2), (5, 4, 3, 5)):
+        seen.append(stands_alone(model, None, *lines(*lengths)))
+    assert seen == [True, False, False, False]
+
+
+def test_a_model_whose_samples_stand_alone_is_seldom_looked_at():
+    model, calls = net(nn.ReLU()), []
+    model.register_forward_hook(lambda *args: calls.append(1))
+    for _ in range(100):
+        assert stands_alone(model, None, *batch())
+    assert len(calls) == 4 * 7  # at the first, second, fourth … sixty-fourth time

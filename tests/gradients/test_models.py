@@ -219,6 +219,48 @@ def test_a_subclass_with_its_own_forward_is_exact(check, batch):
     check(nn.Sequential(Doubled(5, 6), nn.Tanh(), nn.Linear(6, 3)), batch)
 
 
+def test_a_subclass_that_only_begins_in_another_way_has_the_rule(check, batch):
+    class Small(nn.Linear):
+        """Its first weights are smaller."""
+
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            self.scale = 0.5
+
+        def reset_parameters(self):
+            nn.init.normal_(self.weight, std=0.1)
+            nn.init.zeros_(self.bias)
+
+        def how_small(self):
+            return self.scale
+
+    model = nn.Sequential(Small(5, 6), nn.Tanh(), nn.Linear(6, 3))
+    check(model, batch)
+    assert not per_sample_gradients(model, None, (batch[0].float(), batch[1])).general
+
+
+class Halved(nn.Conv1d):
+    """Changes what its forward calls."""
+
+    def _conv_forward(self, x, weight, bias):
+        return super()._conv_forward(x, weight / 2, bias)
+
+
+class Called(nn.Conv1d):
+    def __call__(self, x):
+        return super().__call__(x) * x.mean((1, 2), keepdim=True)
+
+
+@pytest.mark.parametrize("kind", [Halved, Called])
+def test_a_subclass_that_computes_something_else_is_exact(check, images, kind):
+    check(nn.Sequential(kind(2, 3, 2), nn.Flatten(), nn.Linear(9, 3)), images(4, 2, 4))
+
+
+def test_a_parametrized_layer_is_exact(check, batch):
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(5, 6))
+    check(nn.Sequential(layer, nn.Tanh(), nn.Linear(6, 3)), batch)
+
+
 def test_a_forward_patched_on_a_layer_is_exact(oracle, compare, batch):
     model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
     layer, batch = model[0], (batch[0].double(), batch[1])

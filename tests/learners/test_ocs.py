@@ -251,6 +251,51 @@ def test_a_used_parameter_with_a_gradient_of_zero_is_not_left_alone(ocs, draw):
     assert not torch.equal(net.inner, torch.eye(4, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_momentum_goes_on_where_no_sample_of_the_update_has_a_gradient(ocs, draw, kind):
+    """A parameter without a rule is then used all the same, as it is by an ordinary step."""
+
+    def settled(outputs, targets):
+        return F.relu(F.cross_entropy(outputs, targets, reduction="none") - 0.9)
+
+    learners = []
+    for single_pass in ("auto", False):
+        torch.manual_seed(0)
+        net = Gated().double()
+        net.gate.data.fill_(0.5)
+        options = {"momentum": 0.8} if kind is torch.optim.SGD else {}
+        optimizer = kind(net.parameters(), lr=0.05, **options)
+        chosen = {"loss_fn": settled, "k": 1, "weights": (-1.0, 0.0, 0.0)}  # what is least like the others
+        learners.append(ocs(ReplayMemory(6), net, optimizer=optimizer, single_pass=single_pass, **chosen))
+    still = 0
+    for step in range(30):
+        x, y = draw(6, seed=step)
+        found = [learner.observe(x, y) for learner in learners]
+        still += float(found[0].loss) == 0 and bool((found[0].scores.similarity != 0).any())
+    assert still  # steps on nothing, in batches that have something
+    same_parameters(*learners)
+
+
+def test_a_sparse_embedding_is_learned_by_an_optimiser_of_sparse_gradients(ocs, draw):
+    for single_pass in ("auto", False):
+        torch.manual_seed(0)
+        words = nn.Embedding(9, 4, sparse=True)
+        net = nn.Sequential(words, nn.Flatten(), nn.Linear(8, 3).requires_grad_(False))
+        learner = ocs(
+            ReplayMemory(6),
+            net,
+            optimizer=torch.optim.SparseAdam(net[:1].parameters()),
+            single_pass=single_pass,
+        )
+        before = words.weight.detach().clone()
+        learner.observe(torch.arange(12).reshape(6, 2) % 9, torch.arange(6) % 3)
+        assert not torch.equal(words.weight, before)
+    with pytest.raises(ValueError, match="sparse gradients"):
+        ocs(ReplayMemory(6), net, optimizer=learner.optimizer, single_pass=True).observe(
+            torch.arange(12).reshape(6, 2) % 9, torch.arange(6) % 3
+        )
+
+
 def test_selection_by_layers_that_are_frozen_since_is_refused(ocs, draw, model):
     learner = ocs(ReplayMemory(6), parameters=["head"])
     learner.model.head.requires_grad_(False)
@@ -495,7 +540,8 @@ def test_the_mode_while_scoring_may_be_another_than_while_training(ocs, draw):
 def test_one_pass_makes_one_forward_and_two_passes_one_more_for_each_batch(ocs, draw, filled):
     for single_pass, expected in ((True, 1), (False, 4)):
         learner, calls = ocs(filled(), single_pass=single_pass), []
-        learner.observe(*draw())  # by which it is seen that samples do not depend on each other
+        for _ in range(2):
+            learner.observe(*draw())  # by which it is seen that samples do not depend on each other
         learner.model.head.register_forward_hook(lambda *args, calls=calls: calls.append(1))
         learner.observe(*draw())
         assert len(calls) == expected

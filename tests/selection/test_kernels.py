@@ -38,6 +38,30 @@ def test_ntk_is_the_inner_product_of_output_gradients():
     assert torch.allclose(ntk(model, x, [0, 2]), jacobian @ jacobian.T / 2, rtol=1e-4, atol=1e-5)
 
 
+class Recurrent(nn.Module):
+    """Its largest layer has no rule."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(3, 5, batch_first=True), nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+def test_a_gram_matrix_that_would_not_fit_is_made_in_parts():
+    torch.manual_seed(0)
+    model, x = Recurrent(), torch.randn(11, 4, 3)
+    x[7] = torch.nan
+    whole = ntk(model, x, [0, 1])
+    size = sum(p.numel() for p in model.lstm.parameters())
+    for samples in (1, 2, 5):
+        small = ntk(model, x, [0, 1], max_bytes=4 * size * samples)
+        torch.testing.assert_close(small, whole, equal_nan=True)
+    with pytest.raises(MemoryError, match=r"lstm\.weight_ih_l0"):
+        ntk(model, x, [0], max_bytes=4 * size - 1)
+
+
 def test_an_input_that_is_not_finite_has_no_kernel_row():
     model, x = nn.Linear(2, 2), torch.tensor([[1.0, 2.0], [torch.nan, 0.0], [0.5, 1.0]])
     assert ntk(model, x, [0]).diagonal().isfinite().tolist() == [True, False, True]

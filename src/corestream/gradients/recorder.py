@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from .rules import RULES, Rule, attention, batch_norm
+from .rules import RULES, Rule, attention, batch_norm, rule_of
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,10 @@ class Recorder:
         self.modes.append(module.training)
         if "forward" in module.__dict__:
             return  # the user's own forward on this layer: no rule knows what it does
-        if type(module) in batch_norm.BATCH_NORMS and batch_norm.uses_batch_statistics(module):
-            self._replace_forward(module, batch_norm.FrozenForward(module))  # type: ignore[arg-type]
+        rule = rule_of(type(module))
+        if batch_norm.uses_batch_statistics(module):
+            frozen = batch_norm.FrozenForward if rule is not None else batch_norm.OwnFrozenForward
+            self._replace_forward(module, frozen(module))  # type: ignore[arg-type]
         if type(module) is nn.MultiheadAttention:
             if any(id(parameter) in self._names for parameter in module.parameters()):
                 self._replace_forward(
@@ -84,7 +86,6 @@ class Recorder:
             for own in ("weight", "bias")  # what rules know; weight_norm and the like add others
             if (parameter := module._parameters.get(own)) is not None and id(parameter) in self._names
         }
-        rule = RULES.get(type(module))
         if rule is None or not names:
             return
 

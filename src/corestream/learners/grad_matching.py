@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..gradients import per_sample_gradients
+from ..gradients import PerSampleGradients, per_sample_gradients
 from ..memory import ReplayMemory, Samples
 from ..selection.grad_matching import grad_matching
+from ..selection.kernels import gradient_gram
 from .coreset import Coreset
 from .features import last_linear
 
@@ -30,11 +31,14 @@ class GradMatching(Coreset):
         self.last_layer = last_layer
 
     def choose(self, samples: Samples, k: int) -> Tensor:
-        batch = (samples.inputs, samples.targets)
         matched = [self._output_layer(samples)] if self.last_layer else None
-        grads = per_sample_gradients(self.model, self.loss_fn, batch, parameters=matched)
-        usable = grads.finite[:, None] & grads.finite
-        return grad_matching(torch.where(usable, grads.gram(), torch.nan), k)
+
+        def gradients(part: slice) -> PerSampleGradients:
+            some = samples[part]
+            batch = some.inputs, some.targets
+            return per_sample_gradients(self.model, self.loss_fn, batch, parameters=matched)
+
+        return grad_matching(gradient_gram(gradients, len(samples)), k)
 
     def _output_layer(self, samples: Samples) -> nn.Module:
         """The Linear that is called last: the order in which layers were registered says nothing."""

@@ -42,7 +42,7 @@ class OCS(Learner):
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
-    nothing to learn (`single_pass`: True, False or "auto"); the first batch has three passes more, to see whether they do.
+    nothing to learn (`single_pass`: True, False or "auto"); now and then a batch has four passes more, to see whether they do.
     `task_free=True` is for streams without task boundaries: picks join the
     memory at once, and once it is full the class with most samples gives one up: that of lowest S + V with `fill="score"`, otherwise
     any, so that what is left of a class is a uniform sample of all its picks.
@@ -148,17 +148,18 @@ class OCS(Learner):
         if self.single_pass is True and needs_two:
             raise ValueError(
                 "single_pass=True: samples depend on each other or change the model's buffers, score_mode is not the mode the model trains "
-                "in, or the update has hooks or parameters beside the model's, so that the gradients of selection are not those of the "
-                "update; give single_pass='auto' or False"
+                "in, or the update has hooks, sparse gradients or parameters beside the model's, so that the gradients of selection are "
+                "not those of the update; give single_pass='auto' or False"
             )
         return self.single_pass is not False and not needs_two
 
     def _does_more(self) -> bool:
-        """Whether an ordinary backward pass does more than give the model's parameters their gradients: it calls hooks, and reaches what
-        the loss has to learn."""
+        """Whether an ordinary backward pass does more than give the model's parameters their gradients: it calls hooks, reaches what the
+        loss has to learn, or gives sparse ones, which some optimisers need."""
         own = {id(p) for p in (*self.parameters.values(), *self._gone)}
         learning = (p for p in optimized(self.optimizer) if p.requires_grad)
-        return any(id(p) not in own or p._backward_hooks or p._post_accumulate_grad_hooks for p in learning)
+        hooked = any(id(p) not in own or p._backward_hooks or p._post_accumulate_grad_hooks for p in learning)
+        return hooked or any(getattr(module, "sparse", None) is True for module in self.model.modules())
 
     def _draw(self) -> tuple[Samples | None, Samples | Tensor | None]:
         """The reference and the replay batch of this step; replayed samples of the reference are told by their positions in it."""
@@ -182,7 +183,7 @@ class OCS(Learner):
         if isinstance(replayed, Samples):
             parts.append((replayed.inputs, replayed.targets))
         x, y = join_batches(parts)
-        self._coupled = not stands_alone(self.model, self.loss_fn, x, y)
+        self._coupled = not stands_alone(self.model, self.loss_fn, x, y, self.task)
         if not self._coupled:
             grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
             self._coupled = grads.coupled
@@ -205,7 +206,7 @@ class OCS(Learner):
         else:
             rows, weights = _update(picked, again, grads.finite, shares)
         gradients = grads.combine(weights, rows)
-        self._step({name: None if _is_unused(name, g, grads) else g for name, g in gradients.items()})
+        self._step({name: None if _is_unused(name, g, grads, rows) else g for name, g in gradients.items()})
         losses = grads.losses
         return Step(self, lambda: losses[rows] @ weights, picked, scores)
 
@@ -402,12 +403,13 @@ def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tu
     return torch.where(good, rows, rows[0]), weights
 
 
-def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients) -> bool:
-    """Whether an ordinary step on the update's samples would leave the parameter alone: that of a head, say, which other samples of this
-    pass went through, and none of these. On a card, where a look would wait, only what no sample of the pass used counts."""
+def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients, rows: Tensor) -> bool:
+    """Whether an ordinary step on the update's samples, `rows`, would leave the parameter alone: that of a head, say, which other samples
+    of this pass went through, and none of these; samples whose loss moves nothing at all do not tell. On a card, where a look would wait,
+    only what no sample of the pass used counts."""
     if name not in grads.general or gradient.is_cuda or bool(gradient.any()):
         return name in grads.unused
-    return bool(grads.only([name]).norms().any())
+    return bool(grads.norms()[rows].any()) and bool(grads.only([name]).norms().any())
 
 
 def _is_finite(value: object) -> bool:

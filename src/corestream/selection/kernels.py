@@ -1,13 +1,13 @@
 """Kernels for the bilevel selector."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..gradients import per_sample_gradients
-from ..gradients.calling import leaves
+from ..gradients import PerSampleGradients, per_sample_gradients
+from ..gradients.calling import LossFn, leaves, map_inputs
 from ..gradients.capture import DEFAULT_MAX_BYTES
 
 
@@ -25,6 +25,34 @@ def rbf(features: Tensor, width: float | None = None) -> Tensor:
     return torch.exp(-(distances**2) / (2 * scale**2))
 
 
+def gradient_gram(gradients: Callable[[slice], PerSampleGradients], count: int) -> Tensor:
+    """⟨g_n, g_p⟩ of so many samples, NaN where one of the two is not finite. In parts, if a layer without a rule would otherwise need more
+    memory than it may."""
+    parts = 1
+    while True:
+        try:
+            return _gram_in_parts(gradients, count, parts)
+        except MemoryError:
+            if parts >= count:
+                raise
+            parts *= 2
+
+
+def _gram_in_parts(gradients: Callable[[slice], PerSampleGradients], count: int, parts: int) -> Tensor:
+    size = -(-count // parts)
+    slices = [slice(start, min(start + size, count)) for start in range(0, count, size)]
+    blocks: dict[tuple[int, int], Tensor] = {}
+    for i, rows in enumerate(slices):
+        these = gradients(rows)
+        for j in range(i, len(slices)):
+            others = these if j == i else gradients(slices[j])
+            block = these.gram(None if j == i else others)
+            blocks[i, j] = torch.where(these.finite[:, None] & others.finite, block, torch.nan)
+            blocks[j, i] = blocks[i, j].mT
+    places = range(len(slices))
+    return torch.cat([torch.cat([blocks[i, j] for j in places], 1) for i in places])
+
+
 def ntk(
     model: nn.Module, inputs: Any, classes: Sequence[int], *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> Tensor:
@@ -37,8 +65,11 @@ def ntk(
         def output(outputs: Tensor, _: Tensor, label: int = label) -> Tensor:
             return outputs[:, label]
 
-        grads = per_sample_gradients(model, output, (inputs, nothing), max_bytes=max_bytes)
-        gram = torch.where(grads.finite[:, None] & grads.finite, grads.gram().double(), torch.nan)
+        def gradients(part: slice, output: LossFn = output) -> PerSampleGradients:
+            some = map_inputs(lambda x: x[part], inputs)
+            return per_sample_gradients(model, output, (some, nothing[part]), max_bytes=max_bytes)
+
+        gram = gradient_gram(gradients, count).double()
         total = gram if total is None else total + gram
     if total is None:
         raise ValueError("classes is empty; at least one output is needed")

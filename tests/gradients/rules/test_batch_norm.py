@@ -89,6 +89,49 @@ def test_a_frozen_layer_still_has_constant_statistics(check, images, network, ki
     check(model, images(5, *kind[1]))
 
 
+class Renamed(nn.BatchNorm2d):
+    def __init__(self, width):
+        super().__init__(width, eps=0.01)
+
+
+class Activated(nn.BatchNorm2d):
+    """With what follows it, as in some networks."""
+
+    def __init__(self, width):
+        super().__init__(width, eps=0.01)
+        self.drop = nn.Dropout(0.0)
+
+    def forward(self, x, scale=1.0):
+        average = 0.0 if self.momentum is None else self.momentum
+        mean, variance = (self.running_mean, self.running_var) if not self.training else (None, None)
+        x = nn.functional.batch_norm(
+            x, mean, variance, self.weight, self.bias, self.training, average, self.eps
+        )
+        return self.drop(x) * scale
+
+
+@pytest.mark.parametrize("track", [True, False], ids=["running statistics", "none"])
+@pytest.mark.parametrize("kind", [Renamed, Activated])
+def test_a_layer_made_from_it_has_constant_statistics_as_well(images, kind, track):
+    x, y = images(6, 3, 5, 5)
+    found = []
+    for norm in (lambda width: nn.BatchNorm2d(width, eps=0.01), kind):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), norm(4), nn.Flatten(), nn.Linear(36, 3)).double()
+        model[1].weight.data.uniform_(0.5, 2)
+        if not track:
+            model[1].register_buffer("running_mean", None)
+            model[1].register_buffer("running_var", None)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        found.append(per_sample_gradients(model, None, (x.double(), y)))
+        assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+        assert model[1].training
+    plain, own = found
+    torch.testing.assert_close(own.gram(), plain.gram())
+    assert not own.coupled
+    assert own.general == (frozenset() if kind is Renamed else {"1.weight", "1.bias"})
+
+
 def test_a_model_is_coupled_while_it_normalises_by_its_batch():
     assert is_batch_coupled(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
     assert not is_batch_coupled(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval())

@@ -1,6 +1,17 @@
 """Layer rules, one file per family; importing a file registers its rule."""
 
 from . import attention, batch_norm, conv, embedding, linear, normalization
-from .rule import RULES, Rule, Seen
+from .rule import RULES, Rule, Seen, rule_of
 
-__all__ = ["RULES", "Rule", "Seen", "attention", "batch_norm", "conv", "embedding", "linear", "normalization"]
+__all__ = [
+    "RULES",
+    "Rule",
+    "Seen",
+    "attention",
+    "batch_norm",
+    "conv",
+    "embedding",
+    "linear",
+    "normalization",
+    "rule_of",
+]

@@ -3,6 +3,8 @@
 This is what makes the gradient of some samples the weighted sum of theirs. It is not the training gradient.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -74,6 +76,26 @@ class FrozenForward:
         mean, variance = self.statistics = statistics(module, input)
         weight, bias = (p if p is None else p.to(mean.dtype) for p in (module.weight, module.bias))
         return F.batch_norm(input, mean, variance, weight, bias, training=False, eps=module.eps)
+
+
+class OwnFrozenForward:
+    """The same for a layer with a forward pass of its own: it finds the statistics of its input where it has its running ones."""
+
+    def __init__(self, module: AnyBatchNorm) -> None:
+        self._module, self._forward = module, module.forward
+
+    def __call__(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        module = self._module
+        if input.dim() < 2 or input.shape[1] != module.num_features:
+            return self._forward(input, *args, **kwargs)
+        kind = input.dtype if module.weight is None else module.weight.dtype
+        held = module.running_mean, module.running_var, module.training
+        mean, variance = statistics(module, input)
+        module.running_mean, module.running_var, module.training = mean.to(kind), variance.to(kind), False
+        try:
+            return self._forward(input, *args, **kwargs)
+        finally:
+            module.running_mean, module.running_var, module.training = held
 
 
 @register(*BATCH_NORMS, events=channel_events)
