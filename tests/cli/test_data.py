@@ -93,5 +93,5 @@ def test_fetch_leaves_what_is_there(mnist: Path) -> None:
 
 
 def test_an_unknown_dataset_is_answered_with_the_nearest(mnist: Path) -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'mnist'. there are: digits, mnist"):
+    with pytest.raises(ConfigError, match=r"did you mean 'mnist'. known are digits, mnist"):
         run("fetch", "mnits", "--data-dir", str(mnist))

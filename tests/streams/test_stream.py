@@ -110,7 +110,7 @@ def test_every_name_of_the_paper_is_there() -> None:
     ("arguments", "message"),
     [
         ({"name": "rotated-mnits"}, "did you mean 'rotated-mnist'"),
-        ({"name": "zzz"}, "There are: rotated-digits"),
+        ({"name": "zzz"}, "known are rotated-digits"),
         ({"noise": 1.5}, "noise=1.5"),
         ({"noise": float("nan")}, "noise=nan"),
         ({"label_noise": -0.1}, "label_noise=-0.1"),

@@ -11,12 +11,12 @@ from corestream.cli import options as opt
 from corestream.cli.progress import RunDisplay, stream_title
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
+from corestream.names import check_name
 from corestream.studies.config import RunConfig, check_method, make_config
 from corestream.studies.design import row_name
 from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
 from corestream.studies.loggers import check_loggers
-from corestream.studies.names import check_name
 from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from corestream import learners, streams
+from corestream.names import check_name
 from corestream.streams.benchmarks.registry import Number
 from corestream.studies.config import description, setting_types
-from corestream.studies.names import check_name
 from corestream.studies.values import convert, describe
 
 METHOD, BENCHMARK = "The method's hyperparameters", "The benchmark's choices"

@@ -16,6 +16,7 @@ from rich.console import Console
 from corestream.cli import options as opt
 from corestream.cli.making import make_missing, plain, show
 from corestream.errors import ConfigError
+from corestream.names import check_name
 from corestream.studies.catalogue import MEASURED, STUDIES
 from corestream.studies.config import RunConfig, canonical_benchmark, check_method
 from corestream.studies.design import Study
@@ -23,7 +24,6 @@ from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
 from corestream.studies.files import write_atomically
 from corestream.studies.formats import grid_to_markdown, grid_to_terminal, write_table
-from corestream.studies.names import check_name
 from corestream.studies.picture_sets import DIGITS
 from corestream.studies.plan import Plan, identity, make_plan
 from corestream.studies.results import Result, read_results, write_result

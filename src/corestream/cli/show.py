@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from corestream.errors import DataError
+from corestream.names import counted
 from corestream.streams import benchmark
 from corestream.streams.benchmarks.options import parse_options
 from corestream.streams.card import contact_sheet
 from corestream.streams.stream import Stream
-from corestream.studies.names import counted
 
 MANY_CLASSES = 12
 

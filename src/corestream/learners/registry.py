@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, Literal, Protocol, get_args
 
 import torch
@@ -10,6 +9,7 @@ from torch import nn
 
 from ..errors import ConfigError
 from ..memory import ReplayMemory
+from ..names import check_name
 from .base import Learner
 from .own_classes import OwnClasses
 from .presets import preset, usual_protocol
@@ -91,11 +91,7 @@ def describe(name: str) -> str:
 
 
 def find(name: str) -> Method:
-    if name in METHODS:
-        return METHODS[name]
-    near = get_close_matches(name, METHODS, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ConfigError(f"there is no method {name!r}; {hint}known are {', '.join(METHODS)}")
+    return METHODS[check_name("method", name, METHODS)]
 
 
 def settings(

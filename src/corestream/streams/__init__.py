@@ -1,11 +1,10 @@
 """What arrives: datasets, scenarios, imbalance and noise, put together as streams of tasks."""
 
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from corestream.errors import ConfigError
+from corestream.names import check_name
 from corestream.streams.batches import Batches
 from corestream.streams.benchmarks import BENCHMARKS
 from corestream.streams.benchmarks.registry import Benchmark
@@ -69,10 +68,4 @@ def benchmark(
 def _find(name: str) -> Benchmark:
     if name.startswith(PREFIX):
         return FOLDER
-    if name in BENCHMARKS:
-        return BENCHMARKS[name]
-    near = get_close_matches(name, BENCHMARKS, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ConfigError(
-        f"there is no benchmark {name!r}; {hint}There are: {', '.join((*BENCHMARKS, FOLDER.name))}"
-    )
+    return BENCHMARKS[check_name("benchmark", name, BENCHMARKS, hint=f", {FOLDER.name}")]

@@ -1,7 +1,7 @@
 """What each `corestream paper NAME` means."""
 
+from corestream.names import check_name
 from corestream.studies.design import Condition, Row, Study, row_named
-from corestream.studies.names import check_name
 
 
 def study(name: str) -> Study:

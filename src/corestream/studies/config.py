@@ -11,11 +11,11 @@ from typing import Any
 
 from corestream import learners, streams
 from corestream.errors import ConfigError
+from corestream.names import check_name
 from corestream.streams.benchmarks.registry import Benchmark
 from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies.files import canonical, parse_json, sha256
 from corestream.studies.fingerprint import code_of, fingerprint
-from corestream.studies.names import check_name
 from corestream.studies.values import convert
 
 FORMAT = 3  # enters the digest: raised when the same configuration no longer gives the same run

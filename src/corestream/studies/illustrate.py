@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from corestream.errors import RunError
+from corestream.names import counted
 from corestream.studies.config import RunConfig
 from corestream.studies.design import Kind
 from corestream.studies.figures import curves, interpolation, kept_pictures, memory_sizes, tsne
 from corestream.studies.kept import kept_pictures as pictures_of
 from corestream.studies.kept import memory_of
-from corestream.studies.names import counted
 from corestream.studies.results import Result
 from corestream.studies.run import make_stream
 from corestream.studies.tables import Cell, Table

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from corestream.errors import ConfigError
+from corestream.names import check_name
 from corestream.studies.config import RunConfig
 from corestream.studies.files import flat
-from corestream.studies.names import check_name
 
 
 class Logger(Protocol):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from corestream.names import counted
 from corestream.studies import report_data
 from corestream.studies.config import RunConfig
 from corestream.studies.files import write_atomically
 from corestream.studies.grouping import table_of
 from corestream.studies.layout import grids
-from corestream.studies.names import counted
 from corestream.studies.results import Result
 from corestream.studies.tables import Table
 

@@ -12,10 +12,10 @@ from typing import Any
 from markupsafe import Markup
 
 from corestream.errors import CorestreamError, RunError
+from corestream.names import counted
 from corestream.studies.charts import bar, class_chart
 from corestream.studies.config import RunConfig
 from corestream.studies.kept import kept_pictures, picture_uri
-from corestream.studies.names import counted
 from corestream.studies.results import Result
 from corestream.studies.run import make_stream
 from corestream.studies.tables import Cell

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from corestream.errors import RunError
-from corestream.studies.names import first_tasks
+from corestream.names import first_tasks
 from corestream.studies.paper_numbers import ROUNDING, Number
 from corestream.studies.results import Result, differing_fields
 

@@ -1,10 +1,10 @@
 """The datasets: `load` finds their files, fetches what is missing, and reads them."""
 
-from difflib import get_close_matches
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from corestream.errors import ConfigError, DataError
+from corestream.errors import DataError
+from corestream.names import check_name
 from corestream.streams.datasets.catalogue import SOURCES
 from corestream.streams.datasets.dataset import Dataset, Part
 from corestream.streams.datasets.reading import reading
@@ -17,11 +17,7 @@ _in_use: WeakValueDictionary[tuple[object, ...], Dataset] = WeakValueDictionary(
 
 def source(name: str) -> Source:
     """The entry of a dataset; an unknown name is answered with the nearest and all known ones."""
-    if name not in SOURCES:
-        near = get_close_matches(name, SOURCES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"there is no dataset {name!r}; {hint}there are: {', '.join(SOURCES)}")
-    return SOURCES[name]
+    return SOURCES[check_name("dataset", name, SOURCES)]
 
 
 def load(name: str, *, data_dir: Path | None = None, offline: bool = False) -> Dataset:

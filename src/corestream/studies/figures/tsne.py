@@ -7,8 +7,8 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from corestream.names import counted
 from corestream.studies.figures.style import panels
-from corestream.studies.names import counted
 
 Points = tuple[Tensor, Tensor]  # inputs [n, ...] and labels [n]
 
