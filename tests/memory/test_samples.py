@@ -59,3 +59,24 @@ def test_columns_of_other_lengths_are_refused(samples):
     state = samples.state_dict()
     with pytest.raises(ValueError, match="some columns have 3 rows and others 4"):
         Samples.from_state_dict({**state, "ids": state["ids"][:3]})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"inputs": torch.zeros(6, 2)},
+        {"inputs": (torch.zeros(4, 2), torch.zeros(6))},
+        {"inputs": {"x": torch.zeros(4, 2), "mask": torch.zeros(6)}},
+        {"task": torch.zeros(6)},
+        {"ids": torch.arange(6)},
+    ],
+    ids=lambda given: "-".join(given),
+)
+def test_samples_are_not_made_of_columns_of_other_lengths(given):
+    with pytest.raises(ValueError, match="some columns have 4 rows and others 6: each needs one row in all"):
+        Samples.of(**{"inputs": torch.zeros(4, 2), "targets": torch.arange(4), **given})
+
+
+def test_a_column_without_rows_is_no_column():
+    with pytest.raises(ValueError, match="some columns have 0 rows and others 4"):
+        Samples.of(torch.zeros(4, 2), torch.arange(4), task=torch.tensor(3))

@@ -27,7 +27,9 @@ class Samples:
         shape, device = targets.shape[:1], targets.device
         tasks = task.to(device) if isinstance(task, Tensor) else torch.full(shape, task, device=device)
         known = torch.full(shape, -1, device=device) if ids is None else ids.to(device)
-        return cls(inputs, targets, tasks, known)
+        samples = cls(inputs, targets, tasks, known)
+        samples._require_one_length()
+        return samples
 
     def __len__(self) -> int:
         return self.targets.shape[0]
@@ -57,6 +59,14 @@ class Samples:
             torch.cat([part.tasks for part in parts]),
             torch.cat([part.ids for part in parts]),
         )
+
+    def _require_one_length(self) -> None:
+        lengths = {column.shape[0] if column.dim() else 0 for column in self.columns()}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"samples of which some columns have {min(lengths)} rows and others {max(lengths)}: "
+                "each needs one row in all inputs, in targets, tasks and ids"
+            )
 
     def require_kind_of(self, held: "Samples") -> None:
         """For samples that are to be kept beside others."""
@@ -97,8 +107,5 @@ class Samples:
                 raise KeyError("inputs")
             inputs = tuple(state[f"inputs.at.{i}"] for i in range(count))
         samples = cls(inputs, state["targets"], state["tasks"], state["ids"])
-        if len(lengths := {len(column) for column in samples.columns()}) > 1:
-            raise ValueError(
-                f"samples of which some columns have {min(lengths)} rows and others {max(lengths)}"
-            )
+        samples._require_one_length()
         return samples
