@@ -8,7 +8,7 @@ import torch
 from corestream import ReplayMemory, learners
 from corestream.errors import ConfigError
 from corestream.learners.registry import METHODS, Method
-from corestream.learners.settings import CoresetSettings
+from corestream.learners.settings import CoresetSettings, Settings
 
 NAMES = (
     "finetune multitask ewc stable-sgd a-gem er-reservoir uniform icarl kmeans-features kmeans-embedding "
@@ -194,3 +194,27 @@ def test_choose_may_leave_places_empty(model, sgd):
     learner.observe(torch.randn(9, 4), torch.arange(9) % 3)
     learner.end_task()
     assert len(learner.memory) == 6
+
+
+@pytest.mark.parametrize(
+    ("keeps", "settings", "said"),
+    [
+        (None, Settings, r"unexpected keyword argument 'k'; it needs __init__\(self, model, optimizer, \*, "),
+        (
+            "shares",
+            CoresetSettings,
+            r"too many positional .*; it needs __init__\(self, model, optimizer, memory, \*",
+        ),
+    ],
+)
+def test_a_class_that_does_not_take_its_settings_is_named_with_the_cure(
+    model, monkeypatch, keeps, settings, said
+):
+    class Bare(learners.Learner):
+        pass
+
+    monkeypatch.setitem(METHODS, "bare", Method("bare", "a learner without __init__", Bare, settings, keeps))
+    with pytest.raises(
+        ConfigError, match=f"method 'bare': Bare does not take what it is built with: .*{said}"
+    ):
+        learners.build("bare", model, settings(), stream=stream())

@@ -1,7 +1,9 @@
 """Every method by its name: what it is, its settings, and how it is put together."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from inspect import signature
 from typing import Any, Literal, Protocol, get_args
 
 import torch
@@ -152,9 +154,21 @@ def build(
         arguments["loss_fn"] = _loss_over_own_classes(model, stream, device)
     fused = device.type == "cuda"  # one kernel for all parameters
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.lr, momentum=settings.momentum, fused=fused)
-    if found.keeps is None:
-        return found.learner(model, optimizer, **arguments)
-    return found.learner(model, optimizer, _memory(found, settings, stream), **arguments)  # type: ignore[call-arg, arg-type]
+    memory = () if found.keeps is None else (_memory(found, settings, stream),)
+    _check_arguments(found, (model, optimizer, *memory), arguments)
+    return found.learner(model, optimizer, *memory, **arguments)
+
+
+def _check_arguments(method: Method, given: Sequence[Any], named: Mapping[str, Any]) -> None:
+    try:
+        signature(method.learner).bind(*given, **named)
+    except TypeError as error:
+        takes = ["model", "optimizer", "memory"][: len(given)]
+        raise ConfigError(
+            f"method {method.name!r}: {method.learner.__name__} does not take what it is built with: {error}; it needs "
+            f"__init__(self, {', '.join(takes)}, *, {', '.join(named)}), where **shared may stand for those that it hands on to "
+            f"super().__init__; all but generator and loss_fn are fields of {method.settings.__name__}"
+        ) from error
 
 
 def _loss_over_own_classes(model: nn.Module, stream: StreamClasses, device: torch.device) -> OwnClasses:
