@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from corestream import OCS, Learner, NonFiniteError, ReplayMemory, Samples, Step
-from corestream.learners import EWC, Coreset, Finetune, ICaRL, Uniform
+from corestream.learners import ERMIR, EWC, GSS, Coreset, ERReservoir, Finetune, ICaRL, Uniform
 from corestream.learners.base import weighted_mean
 
 
@@ -389,6 +389,10 @@ def test_an_optimiser_that_cannot_serve_is_refused(model, sgd):
         Plain(model, sgd(copy.deepcopy(model)))
     with pytest.raises(ValueError, match="LBFGS"):
         Plain(model, torch.optim.LBFGS(model.parameters()))
+    with pytest.raises(
+        TypeError, match=r"optimizer must be one of torch\.optim, got generator: give torch\.optim\.SGD"
+    ):
+        Plain(model, model.parameters())
 
 
 def test_replicas_that_nothing_would_keep_alike_are_refused(model, sgd, monkeypatch):
@@ -527,3 +531,51 @@ def test_a_warning_points_at_the_line_that_made_the_learner():
     with pytest.warns(UserWarning, match="does not have 2") as told:
         Uniform(model, torch.optim.SGD(model[1].parameters(), lr=0.1), ReplayMemory(9))
     assert [one.filename for one in told] == [__file__]
+
+
+@pytest.mark.parametrize("kind", [Uniform, GSS, ERReservoir, ERMIR])
+def test_a_memory_that_is_none_is_refused(model, sgd, kind):
+    with pytest.raises(
+        TypeError, match=r"memory must be a ReplayMemory, got int: give corestream\.ReplayMemory"
+    ):
+        kind(model, sgd(model), 100)
+
+
+def test_a_batch_of_another_type_is_to_be_converted_and_not_padded(model, sgd, batch):
+    learner = Uniform(model, sgd(model), ReplayMemory(8))
+    x, y = batch()
+    learner.observe(x, y)
+    with pytest.raises(ValueError, match=r"float64 \[4\], .* now; convert them to one type, x\.to\(dtype\)"):
+        learner.observe(x.double(), y)
+    with pytest.raises(ValueError, match="pad sequences to one length"):
+        learner.observe(x[:, :3], y)
+
+
+def test_a_step_that_is_none_is_told(model, sgd, batch):
+    class Forgetful(Learner):
+        def _learn(self, inputs, targets, ids):
+            loss = self._losses(inputs, targets).mean()
+            self._descend(loss)
+            return loss
+
+    with pytest.raises(
+        TypeError, match=r"Forgetful\._learn must return a Step, got Tensor: return Step\(self, loss\)"
+    ):
+        Forgetful(model, sgd(model)).observe(*batch())
+
+
+def test_what_a_method_has_to_fill_in_is_named(model, sgd, batch):
+    class Empty(Learner):
+        pass
+
+    class Chooseless(Coreset):
+        pass
+
+    with pytest.raises(
+        NotImplementedError, match=r"Empty needs a method _learn\(self, inputs, targets, ids\)"
+    ):
+        Empty(model, sgd(model)).observe(*batch())
+    learner = Chooseless(model, sgd(model), ReplayMemory(8))
+    learner.observe(*batch())
+    with pytest.raises(NotImplementedError, match=r"Chooseless needs a method choose\(self, samples, k\)"):
+        learner.end_task()

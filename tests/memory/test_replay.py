@@ -486,3 +486,21 @@ def test_a_balance_of_ones_own_looks_at_one_task_at_a_time(generator):
     for task in range(3):
         memory.store(candidates(range(20), task=task), generator=generator)
     assert seen == [20, 8, 20, 4, 4, 20]
+
+
+@pytest.mark.parametrize(("policy", "verb"), [("quota", "store"), ("quota", "replace"), ("reservoir", "add")])
+def test_what_is_no_samples_is_told_how_to_become_them(policy, verb):
+    memory = ReplayMemory(4, policy=policy)
+    with pytest.raises(
+        TypeError, match=rf"{verb} takes Samples, got tuple: give corestream\.Samples\.of\(x, y"
+    ):
+        getattr(memory, verb)((torch.zeros(3, 2), torch.arange(3)))
+
+
+def test_samples_of_another_type_are_to_be_converted():
+    memory = ReplayMemory(4)
+    memory.store(Samples.of(torch.zeros(3, 2), torch.arange(3)))
+    with pytest.raises(
+        ValueError, match=r"float32 before, torch\.float64 now; convert them, x\.to\(torch\.float32\)"
+    ):
+        memory.store(Samples.of(torch.zeros(3, 2).double(), torch.arange(3), task=1))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
-from torch.utils.data import IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from corestream import OCS, ReplayMemory
 from corestream.errors import ConfigError, DataError
@@ -353,6 +353,12 @@ def test_labels_of_a_dataset_that_are_no_whole_numbers_are_refused(label: object
     shown = re.escape(reprlib.repr(label))
     with pytest.raises(DataError, match=rf"item 1 of the dataset has the label {shown}; expected a whole"):
         from_dataset([(torch.zeros(3), 0), (torch.zeros(3), label)])
+
+
+def test_of_a_loader_the_dataset_behind_it_is_asked_for(images: torch.Tensor, labels: torch.Tensor) -> None:
+    dataset = TensorDataset(images, labels)
+    with pytest.raises(DataError, match=r"is a DataLoader, .* give the dataset behind it, loader\.dataset"):
+        from_dataset(dataset, test=DataLoader(dataset))
 
 
 def test_whole_labels_of_a_dataset_may_be_of_any_kind() -> None:

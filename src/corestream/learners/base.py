@@ -141,6 +141,10 @@ class Learner:
         versions = _versions(inputs)
         with torch.inference_mode(False), torch.enable_grad():
             step = self._learn(inputs, y, None if ids is None else ids.long())
+        if not isinstance(step, Step):
+            raise TypeError(
+                f"{type(self).__name__}._learn must return a Step, got {type(step).__name__}: return Step(self, loss)"
+            )
         if self._keeps_samples and _versions(inputs) != versions:
             raise ValueError(
                 "the model changes its inputs in place, and with them what is kept: let it change a copy (inplace=False, x.clone())"
@@ -155,9 +159,11 @@ class Learner:
     def _check_kind(self, kind: Kind) -> None:
         """Before the step, and not only when a sample is to be kept beside others."""
         if self._keeps_samples and self._kind is not None and kind != self._kind:
+            same_shapes = [shape for shape, _ in kind] == [shape for shape, _ in self._kind]
+            cure = "convert them to one type, x.to(dtype)" if same_shapes else "pad sequences to one length"
             raise ValueError(
                 "samples are kept side by side and must have one shape and type: "
-                f"{_words(self._kind)} before, {_words(kind)} now; pad sequences to one length"
+                f"{_words(self._kind)} before, {_words(kind)} now; {cure}"
             )
 
     def _follow_model(self) -> None:
@@ -307,7 +313,9 @@ class Learner:
     # What a method fills in
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a method _learn(self, inputs, targets, ids) that takes one step and returns a Step"
+        )
 
     def _conclude(self) -> None:
         """Work on the parameters after a task's last step. It does not wait for what it launches on a card, and a `repeat` must be the
@@ -353,6 +361,13 @@ class Learner:
         self._spoiled.logical_or_(condition)
         if not condition.is_cuda:
             self.check()
+
+
+def check_memory(memory: object) -> None:
+    if not isinstance(memory, ReplayMemory):
+        raise TypeError(
+            f"memory must be a ReplayMemory, got {type(memory).__name__}: give corestream.ReplayMemory(capacity=…)"
+        )
 
 
 def _versions(inputs: Inputs) -> list[int]:

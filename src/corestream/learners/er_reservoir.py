@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..counts import check_counts
 from ..gradients.calling import join_inputs
 from ..memory import ReplayMemory, Samples
-from .base import weighted_mean
+from .base import check_memory, weighted_mean
 from .finetune import Finetune
 
 
@@ -31,6 +31,7 @@ class ERReservoir(Finetune):
     ) -> None:
         super().__init__(model, optimizer, **shared)
         check_counts(replay=replay)
+        check_memory(memory)
         if memory.policy != "reservoir":
             raise ValueError(f"memory must have policy='reservoir', got {memory.policy!r}")
         self.memory, self.replay = memory, replay

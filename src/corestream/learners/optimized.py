@@ -14,6 +14,10 @@ def optimized(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, parameters: Iterable[Tensor]) -> None:
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(
+            f"optimizer must be one of torch.optim, got {type(optimizer).__name__}: give torch.optim.SGD(model.parameters(), lr=…)"
+        )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError(
             "LBFGS evaluates the loss several times a step, which a learner does not: give another optimiser"

@@ -8,7 +8,7 @@ from ..gradients import is_batch_coupled
 from ..gradients.calling import LossFn, join_inputs
 from ..memory import ReplayMemory, Samples
 from ..selection.scores import in_mode
-from .base import weighted_mean
+from .base import check_memory, weighted_mean
 from .finetune import Finetune
 
 
@@ -40,11 +40,14 @@ class Rehearsal(Finetune):
             raise ValueError(f"lam must not be negative, got {lam}")
         if adapt and k is None:
             raise ValueError("adapt=True needs k, the number of samples of each batch to train on")
+        check_memory(memory)
         self.memory, self.lam, self.replay, self.adapt = memory, lam, replay, adapt
 
     def choose(self, samples: Samples, k: int) -> Tensor:
         """The k samples that stand best for all of them, best first, −1 where there are fewer; in eval mode."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a method choose(self, samples, k) that returns the places of k samples, best first"
+        )
 
     def _pick(self, samples: Samples) -> Tensor | None:
         if not self.adapt or self.k is None or self.k >= len(samples):

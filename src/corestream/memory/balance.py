@@ -24,9 +24,10 @@ def groups(targets: Tensor, balance: Balance) -> Tensor:
 def check_targets(targets: Tensor, balance: Balance) -> None:
     """A balance by class needs classes."""
     if balance == "class" and (targets.dim() != 1 or targets.is_floating_point()):
+        example = ", as balance=lambda y: y.long()" if targets.dim() == 1 else ""
         raise ValueError(
             f"balance='class' needs one integer target a sample, got {targets.dtype} of shape {list(targets.shape)}: "
-            "give balance=None, or a callable that maps targets to groups"
+            f"give balance=None, or a callable that maps targets to groups{example}"
         )
 
 

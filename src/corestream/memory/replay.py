@@ -134,6 +134,7 @@ class ReplayMemory:
 
     def add(self, samples: Samples, generator: torch.Generator | None = None) -> None:
         """Let samples pass by a reservoir."""
+        _require_samples("add", samples)
         if self._reservoir is None:
             raise ValueError(
                 f"add is for policy='reservoir', and this memory has policy={self.policy!r}: use store"
@@ -154,6 +155,7 @@ class ReplayMemory:
         Of the candidates, and of each older task that must shrink, those with the largest priority stay, class by class in turn;
         where none is given, random ones. `priority` is the candidates', `shrink_priority` that of all `samples` kept so far.
         """
+        _require_samples("store", candidates)
         self._refuse_reservoir("store")
         if self._kept is not None:
             candidates.require_kind_of(self._kept)
@@ -191,6 +193,7 @@ class ReplayMemory:
 
     def replace(self, samples: Samples) -> None:
         """Set what is kept, for methods with a policy of their own."""
+        _require_samples("replace", samples)
         self._refuse_reservoir("replace")
         if len(samples) > self.capacity:
             raise ValueError(f"{len(samples)} samples do not fit a memory of capacity {self.capacity}")
@@ -302,3 +305,10 @@ class ReplayMemory:
         self._kept = None
         if columns:
             self._keep(Samples.from_state_dict(columns).map(Tensor.clone))
+
+
+def _require_samples(verb: str, given: object) -> None:
+    if not isinstance(given, Samples):
+        raise TypeError(
+            f"{verb} takes Samples, got {type(given).__name__}: give corestream.Samples.of(x, y, task=…)"
+        )

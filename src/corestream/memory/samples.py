@@ -78,7 +78,8 @@ class Samples:
                 )
             if column.dtype != other.dtype:
                 raise ValueError(
-                    f"samples are kept side by side and must have one type: {other.dtype} before, {column.dtype} now"
+                    f"samples are kept side by side and must have one type: {other.dtype} before, {column.dtype} now; "
+                    f"convert them, x.to({other.dtype})"
                 )
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from corestream.counts import is_count
@@ -190,6 +191,10 @@ def _form(part: Part) -> str:
 
 
 def _gathered(dataset: Any) -> Pair:
+    if isinstance(dataset, DataLoader):
+        raise DataError(
+            "the dataset is a DataLoader, whose items are batches; give the dataset behind it, loader.dataset"
+        )
     items = (dataset[i] for i in range(len(dataset))) if hasattr(dataset, "__len__") else iter(dataset)
     inputs: list[Tensor] = []
     labels: list[int] = []
