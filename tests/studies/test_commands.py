@@ -1,5 +1,6 @@
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,3 +105,22 @@ def test_a_run_on_a_processor_is_made_again_with_as_many_threads() -> None:
     assert command_of(config, 1) == f"{command_of(config)} --threads 1"
     card = replace(config, device="cuda")
     assert command_of(card, 1) == command_of(card)
+
+
+@pytest.mark.parametrize("own", [{"method": "mine"}, {"benchmark": "ours"}])
+def test_a_command_of_ones_own_names_the_file_that_has_it(
+    own: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(make_config("rotated-digits", "ocs"), **own)
+    for value, said in ("", "YOUR_FILE.py"), ("my files/own.py", "'my files/own.py'"):
+        monkeypatch.setenv("CORESTREAM_IMPORT", value)
+        assert command_of(config).startswith(f"CORESTREAM_IMPORT={said} corestream run ")
+        assert row_command(config, 3).startswith(f"CORESTREAM_IMPORT={said} corestream compare ")
+
+
+def test_a_command_of_corestreams_own_names_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CORESTREAM_IMPORT", "own.py")
+    for benchmark in ("rotated-digits", f"folder:{tmp_path}"):
+        assert command_of(make_config(benchmark, "ocs")).startswith("corestream run ")

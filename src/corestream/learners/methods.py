@@ -106,4 +106,6 @@ for method in (
 ):
     register(method)
 
-__all__ = ["METHODS"]
+BUILT_IN = frozenset(METHODS)  # the others come from files of the user's own
+
+__all__ = ["BUILT_IN", "METHODS"]

@@ -1,11 +1,16 @@
 """The command that makes a run."""
 
+import os
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from corestream import learners
 from corestream.errors import ConfigError
+from corestream.learners.methods import BUILT_IN as METHODS
+from corestream.plugins import VARIABLE
+from corestream.streams.benchmarks import BUILT_IN as BENCHMARKS
+from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies.config import RunConfig, description, make_config
 
 SWITCHES = ("imbalanced", "deterministic")
@@ -17,13 +22,20 @@ def command_of(config: RunConfig, threads: int | None = None) -> str:
     """`corestream run …` with every choice that is not the default, and as many threads as the run had on a processor, where known."""
     which = ["--method", config.method, "--seed", str(config.seed)]
     how = _option("threads", threads) if threads is not None and config.device == "cpu" else []
-    return shlex.join(["corestream", "run", config.benchmark, *which, *_choices(config), *how])
+    return _import_of(config) + shlex.join(["corestream", "run", config.benchmark, *which, *_choices(config), *how])
 
 
 def row_command(config: RunConfig, seeds: int) -> str:
     """`corestream compare …`, which makes all seeds of a table's row."""
     which = ["--methods", config.method, "--seeds", str(seeds)]
-    return shlex.join(["corestream", "compare", config.benchmark, *which, *_choices(config)])
+    return _import_of(config) + shlex.join(["corestream", "compare", config.benchmark, *which, *_choices(config)])
+
+
+def _import_of(config: RunConfig) -> str:
+    """What names the file of a method or benchmark of the user's own; nothing for corestream's."""
+    if config.method in METHODS and (config.benchmark in BENCHMARKS or config.benchmark.startswith(FOLDER)):
+        return ""
+    return f"{VARIABLE}={shlex.quote(os.environ.get(VARIABLE) or 'YOUR_FILE.py')} "
 
 
 def _choices(config: RunConfig) -> list[str]:

@@ -66,3 +66,5 @@ BENCHMARKS = {
         ),
     )
 }
+
+BUILT_IN = frozenset(BENCHMARKS)  # the others come from files of the user's own
