@@ -194,3 +194,12 @@ def test_a_files_word_on_one_method_goes_before_that_on_all_and_the_command_line
         answer = compare("rotated-digits", "--config", file, "--seeds", "1", *given)
         assert answer.status == 0, answer.err
         assert tuple(config.settings["replay"] for config in ended[-2:]) == expected
+
+
+def test_a_row_is_named_as_its_runs_are_with_the_settings_that_are_not_its_own(compare, ended):
+    asked = "rotated-digits", "--methods", "ocs", "--seeds", "2", "--tau", "1"
+    answer = compare(*asked)
+    assert answer.status == 0, answer.err
+    assert "ocs (sweeps 1, tau 1)" in " ".join(answer.out.split())
+    found = json.loads(compare(*asked, "--json").out)["methods"]
+    assert {name: row["runs"] for name, row in found.items()} == {"ocs": 2}

@@ -13,9 +13,9 @@ from corestream.cli.run import configure
 from corestream.errors import ConfigError
 from corestream.names import check_name
 from corestream.studies.config import RunConfig, check_method, make_config
-from corestream.studies.design import row_name
 from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
+from corestream.studies.grouping import label_of
 from corestream.studies.loggers import check_loggers
 from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
@@ -110,7 +110,7 @@ def _spelled(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _label(group: list[RunConfig]) -> str:
-    return row_name(group[0].method, group[0].protocol)
+    return label_of(group[0].to_dict())
 
 
 def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
@@ -118,7 +118,7 @@ def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
     condition = stream_title(next(iter(configs.values()))[0])
     cells = {}
     for label, group in ((_label(group), group) for group in configs.values()):
-        own = [one for one in made if row_name(one.config["method"], one.config["protocol"]) == label]
+        own = [one for one in made if label_of(one.config) == label]
         cells[label, condition] = make_cell(own, expected=len(group))
     rows = tuple(label for label, _ in cells)
     return Table("compare", condition, rows, (condition,), ("accuracy", "forgetting"), cells)
