@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,28 @@ def test_a_narrow_terminal_leaves_nothing_out(capsys, monkeypatch, width):
     middle = lines[0].index(" ")  # the first column is full of a name without any
     columns = [line[:middle] for line in lines], [line[middle:] for line in lines]
     assert ["".join("".join(column).split()) for column in columns] == [folder, words.replace(" ", "")]
+
+
+def test_runs_of_one_name_are_told_apart_by_what_they_differ_in(capsys, monkeypatch, tmp_path):
+    known = make_config("rotated-digits", "uniform", overrides={"adapt": False, "k": 5})
+    settings = {**known.settings, "adapt": True}
+    unknown = [
+        replace(known, method="mine", fingerprint="ab"),
+        replace(known, method="mine", settings=settings),
+    ]
+    found = [
+        Result(config.to_dict(), {"average_accuracy": 0.5}, folder=Path(name))
+        for name, config in zip("ab", unknown, strict=True)
+    ]
+    begun = {Path("c"): known, Path("d"): replace(known, device="cuda"), Path("e"): replace(known, seed=1)}
+    monkeypatch.setattr(listing, "read_runs", lambda out: found)
+    monkeypatch.setattr(listing, "unfinished_runs", lambda out: begun)
+    monkeypatch.setenv("COLUMNS", "200")
+    listing.runs(tmp_path)
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "a mine on rotated-digits seed 0 (fingerprint ab, adapt false): 50.0 %",
+        "b mine on rotated-digits seed 0 (fingerprint none, adapt true): 50.0 %",
+        "c uniform on rotated-digits seed 0 (device cpu): begun and not ended",
+        "d uniform on rotated-digits seed 0 (device cuda): begun and not ended",
+        "e uniform on rotated-digits seed 1: begun and not ended",
+    ]

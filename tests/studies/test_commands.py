@@ -118,9 +118,7 @@ def test_a_command_of_ones_own_names_the_file_that_has_it(
         assert row_command(config, 3).startswith(f"CORESTREAM_IMPORT={said} corestream compare ")
 
 
-def test_a_command_of_corestreams_own_names_no_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_command_of_corestreams_own_names_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CORESTREAM_IMPORT", "own.py")
     for benchmark in ("rotated-digits", f"folder:{tmp_path}"):
         assert command_of(make_config(benchmark, "ocs")).startswith("corestream run ")

@@ -75,6 +75,10 @@ def test_streams_of_different_length_have_columns_of_their_own() -> None:
 def test_settings_of_an_unknown_method_are_named_where_they_part_rows() -> None:
     table = table_of([run("mine", 0, settings={"a": 1, "b": 2}), run("mine", 0, settings={"a": 1, "b": 3})])
     assert set(table.rows) == {"mine (b 2)", "mine (b 3)"}
+    table = table_of(
+        [run("mine", 0, settings={"at_once": True}), run("mine", 0, settings={"at_once": False})]
+    )
+    assert set(table.rows) == {"mine (at once true)", "mine (at once false)"}
 
 
 def test_another_protocol_is_named_after_the_method() -> None:

@@ -13,6 +13,7 @@ from corestream.cli import options as opt
 from corestream.cli.progress import title
 from corestream.errors import RunError
 from corestream.studies.config import RunConfig, make_config
+from corestream.studies.grouping import told_apart
 from corestream.studies.results import Result
 from corestream.studies.study import read_runs, unfinished_runs
 
@@ -87,14 +88,29 @@ def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
         return
     if not found:
         typer.echo(f"no run in {out} has ended or failed")
+    configs = {str(result.folder): RunConfig.from_dict(result.config) for result in found}
+    titles = _titles(configs | {str(folder): config for folder, config in begun.items()})
     words = {}
     for result in found:
         accuracy = result.accuracy.get("average_accuracy")
         state = result.status if accuracy is None else f"{100 * accuracy:.1f} %"
         older = " (of an older version)" if result.older else ""
-        words[str(result.folder)] = f"{title(RunConfig.from_dict(result.config))}: {state}{older}"
-    words |= {str(folder): f"{title(config)}: begun and not ended" for folder, config in begun.items()}
+        words[str(result.folder)] = f"{titles[str(result.folder)]}: {state}{older}"
+    words |= {str(folder): f"{titles[str(folder)]}: begun and not ended" for folder in begun}
     _show("run", words, as_json=False)
+
+
+def _titles(configs: dict[str, RunConfig]) -> dict[str, str]:
+    """Each run in a few words; where those are another one's too, with all that parts them."""
+    alike: dict[str, list[str]] = {}
+    for folder, config in configs.items():
+        alike.setdefault(title(config), []).append(folder)
+    titles = {}
+    for name, folders in alike.items():
+        parted = told_apart([configs[folder].to_dict() for folder in folders])
+        for folder, words in zip(folders, parted, strict=True):
+            titles[folder] = f"{name} ({', '.join(words)})" if words else name
+    return titles
 
 
 def _plain(result: Result) -> dict[str, Any]:

@@ -22,13 +22,17 @@ def command_of(config: RunConfig, threads: int | None = None) -> str:
     """`corestream run …` with every choice that is not the default, and as many threads as the run had on a processor, where known."""
     which = ["--method", config.method, "--seed", str(config.seed)]
     how = _option("threads", threads) if threads is not None and config.device == "cpu" else []
-    return _import_of(config) + shlex.join(["corestream", "run", config.benchmark, *which, *_choices(config), *how])
+    return _import_of(config) + shlex.join(
+        ["corestream", "run", config.benchmark, *which, *_choices(config), *how]
+    )
 
 
 def row_command(config: RunConfig, seeds: int) -> str:
     """`corestream compare …`, which makes all seeds of a table's row."""
     which = ["--methods", config.method, "--seeds", str(seeds)]
-    return _import_of(config) + shlex.join(["corestream", "compare", config.benchmark, *which, *_choices(config)])
+    return _import_of(config) + shlex.join(
+        ["corestream", "compare", config.benchmark, *which, *_choices(config)]
+    )
 
 
 def _import_of(config: RunConfig) -> str:
@@ -58,7 +62,12 @@ def _choices(config: RunConfig) -> list[str]:
 def own_words(config: RunConfig) -> list[str]:
     """The settings that are not the method's own, in words: `tau 10`; none where nobody here knows which are its own."""
     given = _given_settings(config) or {}
-    return [f"{name.replace('_', ' ')} {_text(value)}" for name, value in given.items()]
+    return [in_words(name, value) for name, value in given.items()]
+
+
+def in_words(name: str, value: Any) -> str:
+    """A field of a configuration: `tau 10`, `warm start none`."""
+    return f"{name.replace('_', ' ')} {_text(value)}"
 
 
 def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from corestream import learners
 from corestream.studies import paper_numbers
-from corestream.studies.commands import own_words, unusual_choices
+from corestream.studies.commands import in_words, own_words, unusual_choices
 from corestream.studies.config import RunConfig
 from corestream.studies.design import Condition, row_name
 from corestream.studies.plan import identity
-from corestream.studies.results import Result, differing_fields
+from corestream.studies.results import Result, differing, shared
 from corestream.studies.tables import Table, make_cell
 
 # where the paper has a method's number under a condition; the first that has it is taken
@@ -89,15 +89,19 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
     for key, group in groups.items():
         config = group[0].config
         named[condition_of(config), label_of(config)].append(key)
-    labels = {}
+    labels: dict[bytes, str] = {}
     for (_, name), keys in named.items():
-        different = differing_fields([groups[key][0] for key in keys])
-        for key in keys:
-            values = [
-                f"{field.removeprefix('settings.')} {_value(groups[key][0], field)}" for field in different
-            ]
-            labels[key] = _with(name, values)
+        parted = told_apart([shared(groups[key][0].config) for key in keys])
+        labels |= {key: _with(name, words) for key, words in zip(keys, parted, strict=True)}
     return labels
+
+
+def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """For each of the configurations that have one name, in words, what they differ in."""
+    return [
+        [in_words(field.rpartition(".")[2], value) for field, value in fields.items()]
+        for fields in differing(configs)
+    ]
 
 
 def _own(config: Mapping[str, Any]) -> list[str]:
@@ -106,13 +110,6 @@ def _own(config: Mapping[str, Any]) -> list[str]:
 
 def _with(name: str, words: Sequence[str]) -> str:
     return f"{name} ({', '.join(words)})" if words else name
-
-
-def _value(result: Result, field: str) -> Any:
-    value: Any = result.config
-    for part in field.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def _one_each(group: Sequence[Result]) -> list[Result]:

@@ -127,6 +127,13 @@ def shared(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def differing_fields(results: Iterable[Result]) -> list[str]:
     """Names of the configuration fields that should be equal and are not."""
-    configs = [flat(shared(result.config)) for result in results]
-    keys = sorted({key for config in configs for key in config})
-    return [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
+    found = differing([shared(result.config) for result in results])
+    return list(found[0]) if found else []
+
+
+def differing(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of each configuration the fields that are not the same in all of them; None for one that it does not have."""
+    fields_of = [flat(config) for config in configs]
+    keys = sorted({key for config in fields_of for key in config})
+    different = [key for key in keys if len({repr(config.get(key)) for config in fields_of}) > 1]
+    return [{key: config.get(key) for key in different} for config in fields_of]
