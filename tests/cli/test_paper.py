@@ -8,12 +8,13 @@ from typer.testing import CliRunner
 
 from corestream.cli import app, paper
 from corestream.cli.paper import ABOUT
-from corestream.errors import ConfigError
+from corestream.errors import ConfigError, RunError
 from corestream.studies.catalogue import STUDIES
+from corestream.studies.config import make_config
 from corestream.studies.design import Condition, Study, row_named
 from corestream.studies.drive import Options
 from corestream.studies.plan import make_plan
-from corestream.studies.results import Result, read_results
+from corestream.studies.results import Result, read_results, write_result
 
 LITTLE = [
     "--benchmark",
@@ -148,9 +149,21 @@ def test_the_ledger_needs_a_folder_of_results(tmp_path: Path) -> None:
 
 
 def test_the_ledger_is_written_from_kept_results_alone(tmp_path: Path) -> None:
-    (tmp_path / "results").mkdir()
+    config = make_config("rotated-mnist", "ocs").to_dict()
+    write_result(
+        Result(config, {"average_accuracy": 0.8, "forgetting": 0.1, "matrix": []}), tmp_path / "results"
+    )
     corestream("paper", "ledger", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "docs"))
     assert (tmp_path / "docs" / "RESULTS.md").read_text().startswith("# Results")
+
+
+def test_no_ledger_is_written_from_no_results(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    with pytest.raises(
+        RunError, match=r"no result is kept in .*results; give the folder that --results named"
+    ):
+        corestream("paper", "ledger", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "docs"))
+    assert not (tmp_path / "docs").exists()
 
 
 def test_options_that_would_do_nothing_are_refused() -> None:

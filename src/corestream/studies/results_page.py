@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from corestream.errors import RunError
 from corestream.studies.catalogue import MEASURED, STUDIES
 from corestream.studies.commands import command_of, row_command
 from corestream.studies.config import RunConfig
@@ -35,6 +36,10 @@ def write_results_page(kept: Path, out: Path, seeds: int = 5) -> Path:
     what was tried, and why a number misses.
     """
     results = read_results(kept)
+    if not results:
+        raise RunError(
+            f"no result is kept in {kept}; give the folder that --results named when runs were made"
+        )
     figures = {**_found(out / "figures"), **_drawn(results, out / "figures", seeds)}
     out.mkdir(parents=True, exist_ok=True)
     path = out / "RESULTS.md"
