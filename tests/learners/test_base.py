@@ -533,7 +533,7 @@ def test_a_warning_points_at_the_line_that_made_the_learner():
     assert [one.filename for one in told] == [__file__]
 
 
-@pytest.mark.parametrize("kind", [Uniform, GSS, ERReservoir, ERMIR])
+@pytest.mark.parametrize("kind", [Uniform, GSS, ERReservoir, ERMIR, OCS])
 def test_a_memory_that_is_none_is_refused(model, sgd, kind):
     with pytest.raises(
         TypeError, match=r"memory must be a ReplayMemory, got int: give corestream\.ReplayMemory"

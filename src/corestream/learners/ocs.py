@@ -21,7 +21,7 @@ from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, Scores, in_mode, require_finite, top, weigh
 from ..states import part_of, prefixed
-from .base import Learner, Step, weighted_mean
+from .base import Learner, Step, check_memory, weighted_mean
 from .bilevel import check_classes, check_outputs, tangent_coreset
 from .features import features
 from .optimized import optimized
@@ -98,6 +98,7 @@ class OCS(Learner):
             )
         if not _is_finite(tau):
             raise ValueError(f"tau must be a finite number, got {tau!r}")
+        check_memory(memory)
         memory.require_shares()
         if task_free and memory.policy != "quota":
             raise ValueError(
