@@ -46,7 +46,9 @@ def test_every_method_has_settings_on_every_benchmark(benchmark, protocol):
 
 
 def test_an_unknown_method_is_answered_with_the_nearest(model):
-    with pytest.raises(ConfigError, match=r"unknown method 'icarll'; did you mean 'icarl'\? known are finetune, "):
+    with pytest.raises(
+        ConfigError, match=r"unknown method 'icarll'; did you mean 'icarl'\? known are finetune, "
+    ):
         learners.settings("icarll", "rotated-mnist")
     with pytest.raises(ConfigError, match="unknown method 'sgd'"):
         learners.describe("sgd")
