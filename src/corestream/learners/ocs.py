@@ -12,26 +12,18 @@ from torch import Tensor, nn
 from ..counts import check_counts, is_count
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
-from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_inputs, trainable
-from ..gradients.capture import DEFAULT_MAX_BYTES, capture, unchanged_buffers
+from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_inputs
+from ..gradients.capture import DEFAULT_MAX_BYTES, capture
 from ..gradients.independence import stands_alone
-from ..memory import ReplayMemory, Reservoir, Samples
-from ..memory.balance import balanced, groups
+from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
-from ..selection.herding import herding_per_class
-from ..selection.scores import MODES, Scores, in_mode, require_finite, top, weigh
-from ..states import part_of, prefixed
-from .base import Learner, Step, check_memory, weighted_mean
-from .bilevel import check_classes, check_outputs, tangent_coreset
-from .features import features
+from ..selection.scores import Scores, in_mode, require_finite, top, weigh
+from .base import Step, weighted_mean
 from .optimized import optimized
-from .worth import AT_ONCE, worth_among, worth_by_task, worth_task_by_task
-
-RANKING = ("herding", "bilevel")  # ways to fill the memory that put candidates in an order when a task ends
-FILLS = ("random", "score", *RANKING)
+from .picks import KeepsPicks
 
 
-class OCS(Learner):
+class OCS(KeepsPicks):
     """Train on the k samples of each batch that best represent it, differ from each other and agree with the memory.
 
     `k` is κ, `tau` τ and `lam` λ of the paper. `reference` is what A compares with: the whole "memory", the "replay" batch, or a random
@@ -47,8 +39,6 @@ class OCS(Learner):
     memory at once, and once it is full the class with most samples gives one up: that of lowest S + V with `fill="score"`, otherwise
     any, so that what is left of a class is a uniform sample of all its picks.
     """
-
-    memory: ReplayMemory
 
     def __init__(
         self,
@@ -74,8 +64,21 @@ class OCS(Learner):
         generator: torch.Generator | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        super().__init__(model, optimizer, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
-        check_counts(k=k, replay=replay, candidates=candidates, max_bytes=max_bytes)
+        super().__init__(
+            model,
+            optimizer,
+            memory,
+            candidates=candidates,
+            fill=fill,
+            task_free=task_free,
+            parameters=parameters,
+            score_mode=score_mode,
+            max_bytes=max_bytes,
+            loss_fn=loss_fn,
+            lr_decay=lr_decay,
+            generator=generator,
+        )
+        check_counts(k=k, replay=replay)
         if warm_start < 0 or not _is_finite(lam) or lam < 0:
             raise ValueError(
                 f"warm_start and lam must be numbers that are not negative, got {warm_start} and {lam}"
@@ -84,12 +87,6 @@ class OCS(Learner):
             raise ValueError(
                 f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
             )
-        if fill not in FILLS:
-            raise ValueError(f"fill must be one of {', '.join(map(repr, FILLS))}, got {fill!r}")
-        if fill in RANKING and task_free:
-            raise ValueError(f"fill={fill!r} chooses when a task ends, and task_free=True knows no end")
-        if score_mode not in MODES:
-            raise ValueError(f"score_mode must be None, 'train' or 'eval', got {score_mode!r}")
         if single_pass not in (True, False, "auto"):
             raise ValueError(f"single_pass must be True, False or 'auto', got {single_pass!r}")
         if len(weights) != 3 or not all(map(_is_finite, weights)) or not any(weights):
@@ -98,19 +95,8 @@ class OCS(Learner):
             )
         if not _is_finite(tau):
             raise ValueError(f"tau must be a finite number, got {tau!r}")
-        check_memory(memory)
-        memory.require_shares()
-        if task_free and memory.policy != "quota":
-            raise ValueError(
-                f"task_free=True keeps picks by class alone; a memory of policy={memory.policy!r} has shares of tasks"
-            )
-        self.memory = memory
         self.k, self.tau, self.lam, self.replay, self.reference = k, tau, lam, replay, reference
-        self.weights, self.fill, self.score_mode, self.single_pass = weights, fill, score_mode, single_pass
-        self.task_free, self.max_bytes = task_free, max_bytes
-        self.selected = None if parameters is None else list(trainable(self.model, parameters))
-        self.candidates = Reservoir(candidates)
-        self._keys = torch.empty(0, device=self.device)  # task_free: a random number for each sample kept
+        self.weights, self.single_pass = weights, single_pass
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
         self._warm = torch.full((), warm_start, device=self.device)
@@ -129,16 +115,6 @@ class OCS(Learner):
         self._remember(inputs, targets, ids, step)
         self._steps += 1
         return step
-
-    def _check_fill(self, inputs: Inputs, targets: Tensor) -> None:
-        """Now, and not only when a task ends."""
-        if self.fill == "bilevel":
-            check_classes(targets)
-        if self._kind is None and self.fill == "bilevel":
-            check_outputs(self.model, inputs, targets)
-        elif self._kind is None and self.fill == "herding":
-            with in_mode(self.model, "eval"), unchanged_buffers(self.model):
-                features(self.model, inputs)
 
     def _in_one_pass(self) -> bool:
         coupled = self._coupled or is_batch_coupled(self.model)
@@ -254,20 +230,6 @@ class OCS(Learner):
         self._descend(loss)
         return loss
 
-    @property
-    def _wanted(self) -> dict[str, Tensor]:
-        """The parameters that selection looks at."""
-        if self.selected is None:
-            return self.parameters
-        wanted = {name: self.parameters[name] for name in self.selected if name in self.parameters}
-        if not wanted:
-            raise ValueError("parameters: none of those that selection looks at is trainable any more")
-        return wanted
-
-    def _gradients(self, inputs: Inputs, targets: Tensor, wanted: dict[str, Tensor]) -> PerSampleGradients:
-        with unchanged_buffers(self.model):
-            return capture(self.model, self.loss_fn, inputs, targets, len(targets), wanted, self.max_bytes)
-
     def _pick(self, criteria: Criteria, inputs: Inputs, grads: PerSampleGradients) -> tuple[Scores, Tensor]:
         """The k best samples, or k at random while the task is new."""
         scores = weigh(criteria, self.tau, self.weights)
@@ -279,35 +241,17 @@ class OCS(Learner):
         chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
         return scores, top(_ranked(total, finite, chance, self._steps, self._warm, self._spoiled), self.k)
 
-    # The memory
+    # The life of a task
 
     def start_sweep(self) -> None:
         """Candidates for the memory are the picks from here on. A warm start ends with a task's first sweep."""
-        self.candidates.clear()
+        super().start_sweep()
         # without a look at a card
         self._steps.copy_(torch.where(self._steps > 0, self._steps.maximum(self._warm), 0))
 
-    def _remember(self, inputs: Inputs, targets: Tensor, ids: Tensor | None, step: Step) -> None:
-        assert step.picked is not None
-        samples = Samples.of(inputs, targets, self.task, ids)
-        if self.task_free:
-            self._join_memory(samples[step.picked[step.picked >= 0]])
-        else:
-            self.candidates.add(samples, step.picked, self.generator)
-
     def _finish_task(self, data: Iterable[Any] | None) -> None:
-        """Fill the memory from the candidates, J/t a task, and shrink the older tasks: to the best S + V of what they hold, or to what
-        was put first."""
         self._warn_where_all_was_random()
-        kept = self.candidates.kept()
-        if not self.task_free and kept is not None:
-            if self.fill in RANKING:
-                self.memory.store_first(self._best_first(kept), kept, self.generator)
-            else:
-                priority = self._worth(kept) if self.fill == "score" else None
-                worth = self._worth_of_kept() if self.memory.shrinks_for(kept) else None
-                self.memory.store(kept, priority=priority, shrink_priority=worth, generator=self.generator)
-        self.candidates.clear()
+        super()._finish_task(data)
         self._steps.zero_()
 
     def _warn_where_all_was_random(self) -> None:
@@ -319,66 +263,13 @@ class OCS(Learner):
                 stacklevel=4,
             )
 
-    def _best_first(self, samples: Samples) -> Tensor:
-        """What Bilevel's greedy choice puts first of all, or herding in each class, or in each group of the memory's own."""
-        quota = self.memory.quota(samples)
-        with in_mode(self.model, "eval"):
-            if self.fill == "bilevel":
-                return tangent_coreset(
-                    self.model, samples, quota, generator=self.generator, max_bytes=self.max_bytes
-                )
-            seen = features(self.model, samples.inputs)
-        return herding_per_class(seen, groups(samples.targets, self.memory.balance), quota)
-
-    def _worth_of_kept(self) -> Tensor:
-        """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""
-        with in_mode(self.model, self.score_mode):
-            if is_batch_coupled(self.model) or len(self.memory) > AT_ONCE:
-                return self._worth_task_by_task()
-            kept = self.memory.samples
-            grads = self._gradients(kept.inputs, kept.targets, self._wanted)
-            if grads.coupled:
-                return self._worth_task_by_task()
-        return worth_by_task(self.memory, grads)
-
-    def _worth_task_by_task(self) -> Tensor:
-        return worth_task_by_task(self.memory, self._worth)
-
-    def _worth(self, samples: Samples) -> Tensor:
-        """S + V of samples among themselves, under the model as it is."""
-        with in_mode(self.model, self.score_mode):
-            return worth_among(samples, lambda part: self._gradients(part.inputs, part.targets, self._wanted))
-
-    def _join_memory(self, samples: Samples) -> None:
-        """Without task boundaries: what is picked is kept at once, and the fullest class gives up its least worthy.
-
-        Where chance decides, each sample has one number for as long as it is kept: so a class's are a uniform sample of all its picks,
-        where numbers drawn anew would soon leave the last ones alone.
-        """
-        joined = samples if not len(self.memory) else Samples.join([self.memory.samples, samples])
-        # a memory that was filled elsewhere has no numbers yet
-        known = self._keys if len(self._keys) == len(self.memory) else self._keys[:0]
-        chance = torch.rand(len(joined) - len(known), generator=self.generator, device=self.device)
-        self._keys = torch.cat([known, chance])
-        if len(joined) > self.memory.capacity:
-            priority = self._worth(joined) if self.fill == "score" else self._keys
-            members = groups(joined.targets, self.memory.balance)
-            stay = balanced(members, self.memory.capacity, priority).sort().values
-            joined, self._keys = joined[stay], self._keys[stay]
-        self.memory.replace(joined)
-
     def _state(self) -> dict[str, Tensor]:
-        kept = prefixed("candidates.", self.candidates.state_dict())
-        if self.task_free:
-            kept["keys"] = self._keys
-        return {"steps": self._steps, "coupled": torch.tensor(self._coupled), **kept}
+        return {"steps": self._steps, "coupled": torch.tensor(self._coupled), **super()._state()}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
+        super()._load_state(state)
         self._steps.copy_(state["steps"])
         self._coupled = bool(state.get("coupled", False))
-        if self.task_free:
-            self._keys = state["keys"].clone()
-        self.candidates.load_state_dict(part_of(state, "candidates."))
 
 
 @fusible
