@@ -241,3 +241,17 @@ def test_a_model_whose_samples_stand_alone_is_seldom_looked_at():
     for _ in range(100):
         assert stands_alone(model, None, *batch())
     assert len(calls) == 4 * 7  # at the first, second, fourth … sixty-fourth time
+
+
+def test_a_half_of_one_sample_is_looked_at_among_copies():
+    class Squeezed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(x).squeeze()  # one sample has no dimension of its own left
+
+    for n in (2, 3):
+        assert stands_alone(Squeezed(), None, *batch(n))
+        assert not stands_alone(Standardised().eval(), None, *batch(n))

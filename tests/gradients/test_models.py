@@ -239,6 +239,16 @@ def test_a_subclass_that_only_begins_in_another_way_has_the_rule(check, batch):
     assert not per_sample_gradients(model, None, (batch[0].float(), batch[1])).general
 
 
+def test_a_mixin_that_changes_nothing_leaves_the_rule(batch):
+    class Tagged:
+        tag = "tagged"
+
+    class Linear(Tagged, nn.Linear):
+        pass
+
+    assert not per_sample_gradients(nn.Sequential(Linear(5, 3)), None, (batch[0].float(), batch[1])).general
+
+
 class Halved(nn.Conv1d):
     """Changes what its forward calls."""
 
@@ -251,7 +261,27 @@ class Called(nn.Conv1d):
         return super().__call__(x) * x.mean((1, 2), keepdim=True)
 
 
-@pytest.mark.parametrize("kind", [Halved, Called])
+class Doubling(nn.Module):
+    def __getattr__(self, name):
+        found = super().__getattr__(name)
+        return 2 * found if name == "weight" else found
+
+
+class Mixed(nn.Conv1d, Doubling):
+    """What changes it stands behind the layer that has the rule."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        nn.init.normal_(self._parameters["weight"])  # usually done by way of what is doubled
+
+
+class Replaced(nn.Conv1d):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self._conv_forward = lambda x, weight, bias: F.conv1d(x, weight / 2, bias)
+
+
+@pytest.mark.parametrize("kind", [Halved, Called, Mixed, Replaced])
 def test_a_subclass_that_computes_something_else_is_exact(check, images, kind):
     check(nn.Sequential(kind(2, 3, 2), nn.Flatten(), nn.Linear(9, 3)), images(4, 2, 4))
 

@@ -296,6 +296,43 @@ def test_a_sparse_embedding_is_learned_by_an_optimiser_of_sparse_gradients(ocs, 
         )
 
 
+def test_a_frozen_sparse_embedding_is_no_reason_for_a_second_pass(ocs, draw):
+    net = nn.Sequential(nn.Embedding(9, 4, sparse=True).requires_grad_(False), nn.Flatten(), nn.Linear(8, 3))
+    learner = ocs(ReplayMemory(6), net, single_pass=True)
+    learner.observe(torch.arange(12).reshape(6, 2) % 9, torch.arange(6) % 3)
+
+
+class SometimesCentred(nn.Module):
+    """Samples depend on each other in batches that have a large one."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(x - x.mean(0) if bool((x > 50).any()) else x)
+
+
+@pytest.mark.parametrize("shown", [{6}, {8}, {5, 6, 7}], ids=str)
+def test_a_resumed_learner_looks_when_an_uninterrupted_one_does(ocs, draw, shown):
+    torch.manual_seed(0)
+    net = SometimesCentred().double()
+    ends = []
+    for stops in (None, 5):
+        learner = ocs(ReplayMemory(6), copy.deepcopy(net))
+        for step in range(1, 11):
+            x, y = draw(seed=step)
+            x[3, 0] = 60.0 if step in shown else x[3, 0]
+            learner.observe(x, y)
+            if step == stops:
+                state = learner.state_dict()
+                learner = ocs(ReplayMemory(6), copy.deepcopy(net))
+                learner.load_state_dict(state)
+        ends.append(learner)
+    assert ends[0]._coupled == ends[1]._coupled == (shown == {8})
+    same_parameters(*ends, rtol=0, atol=0)
+
+
 def test_selection_by_layers_that_are_frozen_since_is_refused(ocs, draw, model):
     learner = ocs(ReplayMemory(6), parameters=["head"])
     learner.model.head.requires_grad_(False)

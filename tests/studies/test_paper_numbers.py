@@ -11,6 +11,16 @@ def test_a_cell_has_the_papers_mean_and_deviation() -> None:
     }
 
 
+def test_a_number_knows_how_far_it_was_rounded() -> None:
+    accuracy, forgetting = paper_numbers.cell("table1", "rotated-mnist", "stable-sgd").values()
+    assert accuracy.rounding == pytest.approx((0.05, 0.005))  # 70.8 ± 0.78
+    assert forgetting.rounding == pytest.approx((0.005, 0.005))  # 0.10 ± 0.02
+    finer = [one for name in paper_numbers.conditions("partial-gradients")
+             for row in paper_numbers.rows("partial-gradients", name)
+             for one in paper_numbers.cell("partial-gradients", name, row).values()]  # fmt: skip
+    assert min(one.rounding[0] for one in finer) == pytest.approx(0.00005)  # 0.0545
+
+
 def test_what_the_paper_leaves_blank_is_absent() -> None:
     assert paper_numbers.cell("table1", "multi-datasets", "a-gem") == {}
     assert paper_numbers.cell("table1", "rotated-digits", "ocs") == {}

@@ -7,7 +7,10 @@ from corestream.studies.paper_numbers import Number
 from corestream.studies.results import Result
 from corestream.studies.tables import Cell, Measured, make_cell
 
-PAPER = {"accuracy": Number(80.0, 1.0), "forgetting": Number(0.10, 0.01)}
+PAPER = {
+    "accuracy": Number(80.0, 1.0, (0.05, 0.005)),
+    "forgetting": Number(0.10, 0.01, (0.005, 0.005)),
+}
 
 
 def run(accuracy: float, seed: int = 0, forgetting: float = 0.1, **more: Any) -> Result:
@@ -48,7 +51,9 @@ def test_less_forgetting_is_better(forgetting: float, expected: str) -> None:
     ],
 )
 def test_a_deviation_printed_as_zero_is_less_than_half_a_hundredth(forgetting: float, expected: str) -> None:
-    cell = Cell({"forgetting": Measured(forgetting, 0.003, 5)}, {"forgetting": Number(0.13, 0.0)})
+    cell = Cell(
+        {"forgetting": Measured(forgetting, 0.003, 5)}, {"forgetting": Number(0.13, 0.0, (0.005, 0.005))}
+    )
     assert cell.verdict("forgetting") == expected
 
 

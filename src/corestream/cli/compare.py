@@ -11,12 +11,13 @@ from corestream.cli import options as opt
 from corestream.cli.progress import RunDisplay, stream_title
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.studies.config import RunConfig, check_method, make_config
 from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
 from corestream.studies.grouping import label_of
 from corestream.studies.loggers import check_loggers
+from corestream.studies.plan import identity
 from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
 
@@ -117,9 +118,10 @@ def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
     made = runs.results()
     condition = stream_title(next(iter(configs.values()))[0])
     cells = {}
-    for label, group in ((_label(group), group) for group in configs.values()):
-        own = [one for one in made if label_of(one.config) == label]
-        cells[label, condition] = make_cell(own, expected=len(group))
+    for group in configs.values():
+        keys = {identity(config.to_dict()) for config in group}
+        own = [one for one in made if identity(one.config) in keys]
+        cells[_label(group), condition] = make_cell(own, expected=len(group))
     rows = tuple(label for label, _ in cells)
     return Table("compare", condition, rows, (condition,), ("accuracy", "forgetting"), cells)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from corestream import learners, streams
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.streams.benchmarks.registry import Number
 from corestream.studies.config import description, setting_types
 from corestream.studies.values import convert, describe

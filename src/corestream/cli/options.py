@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from corestream.errors import ConfigError
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.studies.values import convert
 
 STREAM, MAKING, OUTPUT = "The stream", "How it is made", "What is written"

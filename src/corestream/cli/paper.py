@@ -16,7 +16,7 @@ from rich.console import Console
 from corestream.cli import options as opt
 from corestream.cli.making import make_missing, plain, show
 from corestream.errors import ConfigError
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.studies.catalogue import MEASURED, STUDIES
 from corestream.studies.config import RunConfig, canonical_benchmark, check_method
 from corestream.studies.design import Study

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from corestream.names import counted, first_tasks
+from corestream.messages import counted, first_tasks
 from corestream.studies.commands import own_words, unusual_choices
 from corestream.studies.config import RunConfig
 from corestream.studies.design import row_name

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from corestream.errors import DataError
-from corestream.names import counted
+from corestream.messages import counted
 from corestream.streams import benchmark
 from corestream.streams.benchmarks.options import parse_options
 from corestream.streams.card import contact_sheet

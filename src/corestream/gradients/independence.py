@@ -17,32 +17,32 @@ from .capture import unchanged_buffers
 from .identity import identity
 from .recorder import uncompiled
 
+Situation = tuple[Any, ...]
 KNOWN_ANSWERS = 64  # of a model
 
 # what was found, and how often it was asked for
-_ANSWERS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], tuple[bool, int]]] = WeakKeyDictionary()
+_ANSWERS: WeakKeyDictionary[nn.Module, dict[Situation, tuple[bool, int]]] = WeakKeyDictionary()
 
 
-def stands_alone(
-    model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any, task: int | None = None
-) -> bool:
-    """Whether samples have the same losses without the others, and do not change the model's buffers by what they are.
+def situation(model: nn.Module, loss_fn: LossFn | None) -> Situation:
+    """In another one, a loss or a layer's mode that has changed, samples may begin to depend on each other."""
+    return (identity(loss_fn), *(module.training for module in model.modules()))
 
-    Gradients do not tell all of it: statistics of raw inputs, or what lies before the first layer that is watched, change losses alone.
-    A batch of one class, or of one length, may hide what the next shows. So for each loss and mode it is looked at the first, second,
-    fourth, eighth … time; on a card, which would have to be waited for, once in each task.
-    """
-    if len(leaves(inputs)[0]) < 2:
-        return True
-    on_card = leaves(inputs)[0].is_cuda
-    key = (identity(loss_fn), task if on_card else None, *(module.training for module in model.modules()))
-    known = _ANSWERS.setdefault(model, {})
+
+def is_due(asked: int, device: torch.device) -> bool:
+    """Whether to look, after so many times. A batch of one class, or of one length, may hide what the next shows: so it is looked at the
+    first, second, fourth, eighth … time. A card would have to be waited for, and is looked at the first time alone."""
+    return asked == 0 or (device.type != "cuda" and asked & (asked + 1) == 0)
+
+
+def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) -> bool:
+    """Whether samples have the same losses without the others, by what was seen so far, now included where it is due."""
+    known, key = _ANSWERS.setdefault(model, {}), situation(model, loss_fn)
     alone, asked = known.pop(key, (True, 0))
     if len(known) >= KNOWN_ANSWERS:
         del known[next(iter(known))]
-    power_of_two = asked & (asked + 1) == 0
-    if asked == 0 or (alone and power_of_two and not on_card):
-        alone = _look(model, loss_fn or cross_entropy, inputs, targets)
+    if alone and is_due(asked, leaves(inputs)[0].device):
+        alone = look(model, loss_fn, inputs, targets)
     known[key] = alone, asked + 1
     return alone
 
@@ -58,7 +58,14 @@ class Pass:
 
 
 @torch.enable_grad()  # as in the pass itself, whose small functions would be compiled anew without
-def _look(model: nn.Module, loss_fn: LossFn, inputs: Any, targets: Any) -> bool:
+def look(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) -> bool:
+    """Whether samples have the same losses without the others, and do not change the model's buffers by what they are.
+
+    Gradients do not tell all of it: statistics of raw inputs, or what lies before the first layer that is watched, change losses alone.
+    """
+    if len(leaves(inputs)[0]) < 2:
+        return True
+    judge: LossFn = loss_fn or cross_entropy
     device = leaves(inputs)[0].device
     every = torch.arange(len(leaves(inputs)[0]), device=device)
     half = (len(every) + 1) // 2
@@ -67,7 +74,7 @@ def _look(model: nn.Module, loss_fn: LossFn, inputs: Any, targets: Any) -> bool:
         with _same_chance(device), unchanged_buffers(model), uncompiled(model):
             before = random_state(device)
             outputs = call(model, map_inputs(lambda x: x[rows], inputs))
-            losses: Any = loss_fn(outputs, map_inputs(lambda y: y[rows], targets))
+            losses: Any = judge(outputs, map_inputs(lambda y: y[rows], targets))
             losses = check_losses(losses, len(rows)).detach()
             sizes = [losses, outputs.detach()] if isinstance(outputs, Tensor) else [losses]
             largest = max(float(one.nan_to_num(0, 0, 0).abs().max()) for one in sizes)
@@ -83,10 +90,10 @@ def _look(model: nn.Module, loss_fn: LossFn, inputs: Any, targets: Any) -> bool:
         return True  # it draws what cannot be drawn again, which hides all else
     before = dict(model.named_buffers())
     for part in (every[:half], every[half:]):  # the largest, or the only one of its kind, lies in one of them
-        # for fewer samples it would draw other numbers: then copies of these take the others' place
-        rows = part[(every - part[0]) % len(part)] if again.draws else part
-        found = over(rows)
-        losses = found.losses[part] if again.draws else found.losses
+        # for fewer samples it would draw other numbers, and one alone is special: then copies of these take the others' place
+        copied = again.draws or len(part) == 1
+        found = over(part[(every - part[0]) % len(part)] if copied else part)
+        losses = found.losses[part] if copied else found.losses
         if not alike(again.losses[part], losses) or not all(
             _same(again.buffers[n], b, before[n]) for n, b in found.buffers.items()
         ):

@@ -12,6 +12,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from .rules import RULES, Rule, attention, batch_norm, rule_of
 
+OWN = frozenset({"forward", "_conv_forward"})  # what computes a layer's output
+
 
 @dataclass(frozen=True)
 class Call:
@@ -69,7 +71,7 @@ class Recorder:
 
     def _watch(self, label: str, module: nn.Module) -> None:
         self.modes.append(module.training)
-        if "forward" in module.__dict__:
+        if not OWN.isdisjoint(module.__dict__):
             return  # the user's own forward on this layer: no rule knows what it does
         rule = rule_of(type(module))
         if batch_norm.uses_batch_statistics(module):

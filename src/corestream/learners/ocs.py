@@ -14,12 +14,12 @@ from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_inputs
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture
-from ..gradients.independence import stands_alone
+from ..gradients.independence import Situation, is_due, look, situation
 from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.scores import Scores, in_mode, require_finite, top, weigh
 from .base import Step, weighted_mean
-from .optimized import optimized
+from .optimized import optimized, outside
 from .picks import KeepsPicks
 
 
@@ -99,6 +99,8 @@ class OCS(KeepsPicks):
         self.weights, self.single_pass = weights, single_pass
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
+        self._situation: Situation | None = None  # in which they were looked at
+        self._asked = 0  # how often it was asked whether they do
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
 
@@ -136,7 +138,12 @@ class OCS(KeepsPicks):
         own = {id(p) for p in (*self.parameters.values(), *self._gone)}
         learning = (p for p in optimized(self.optimizer) if p.requires_grad)
         hooked = any(id(p) not in own or p._backward_hooks or p._post_accumulate_grad_hooks for p in learning)
-        return hooked or any(getattr(module, "sparse", None) is True for module in self.model.modules())
+        return hooked or any(
+            isinstance(module, nn.Embedding | nn.EmbeddingBag)
+            and module.sparse
+            and module.weight.requires_grad
+            for module in self.model.modules()
+        )
 
     def _draw(self) -> tuple[Samples | None, Samples | Tensor | None]:
         """The reference and the replay batch of this step; replayed samples of the reference are told by their positions in it."""
@@ -160,7 +167,7 @@ class OCS(KeepsPicks):
         if isinstance(replayed, Samples):
             parts.append((replayed.inputs, replayed.targets))
         x, y = join_batches(parts)
-        self._coupled = not stands_alone(self.model, self.loss_fn, x, y, self.task)
+        self._coupled = not self._stand_alone(x, y)
         if not self._coupled:
             grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
             self._coupled = grads.coupled
@@ -186,6 +193,15 @@ class OCS(KeepsPicks):
         self._step({name: None if _is_unused(name, g, grads, rows) else g for name, g in gradients.items()})
         losses = grads.losses
         return Step(self, lambda: losses[rows] @ weights, picked, scores)
+
+    def _stand_alone(self, inputs: Inputs, targets: Tensor) -> bool:
+        """Looked at now and then, and anew where the loss or a layer's mode is another one; so far they did."""
+        now = situation(self.model, self.loss_fn)
+        if self._situation is not None and now != self._situation:
+            self._asked = 0
+        due, self._situation = is_due(self._asked, self.device), now
+        self._asked += 1
+        return not due or look(self.model, self.loss_fn, inputs, targets)
 
     def _shares(self, picks: int, replays: int, dtype: torch.dtype) -> Tensor:
         """One over all picks, and λ over all replayed samples; made once for each pair of numbers."""
@@ -253,6 +269,8 @@ class OCS(KeepsPicks):
         self._warn_where_all_was_random()
         super()._finish_task(data)
         self._steps.zero_()
+        if self.device.type == "cuda":
+            self._asked = 0  # a task's first step may wait
 
     def _warn_where_all_was_random(self) -> None:
         steps, warm = int(self._steps), int(self._warm)
@@ -260,16 +278,18 @@ class OCS(KeepsPicks):
             warnings.warn(
                 f"all {steps} batches of this task were picked from at random, for warm_start={warm}: give a smaller one, or call "
                 "start_sweep() before each sweep over the task, which ends it",
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
     def _state(self) -> dict[str, Tensor]:
-        return {"steps": self._steps, "coupled": torch.tensor(self._coupled), **super()._state()}
+        seen = {"coupled": torch.tensor(self._coupled), "asked": torch.tensor(self._asked)}
+        return {"steps": self._steps, **seen, **super()._state()}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         super()._load_state(state)
         self._steps.copy_(state["steps"])
-        self._coupled = bool(state.get("coupled", False))
+        self._coupled, self._situation = bool(state.get("coupled", False)), None
+        self._asked = int(state.get("asked", 0))
 
 
 @fusible

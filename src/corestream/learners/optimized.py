@@ -33,11 +33,11 @@ def warn_of_untrained(names: Sequence[str]) -> None:
     warnings.warn(
         f"the optimiser does not have {len(names)} of the model's trainable parameters, which are looked at and not trained: "
         f"{', '.join(names[:4])}{more}; give them to it (add_param_group), or freeze them",
-        stacklevel=_outside(),
+        stacklevel=outside(),
     )
 
 
-def _outside() -> int:
+def outside() -> int:
     """How many frames up the caller of this library is."""
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("corestream."):

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..errors import ConfigError
 from ..memory import ReplayMemory
-from ..names import check_name
+from ..messages import check_name
 from .base import Learner
 from .own_classes import OwnClasses
 from .presets import preset, usual_protocol
@@ -164,8 +164,9 @@ def _check_arguments(method: Method, given: Sequence[Any], named: Mapping[str, A
         signature(method.learner).bind(*given, **named)
     except TypeError as error:
         takes = ["model", "optimizer", "memory"][: len(given)]
+        name = getattr(method.learner, "__name__", "its learner")
         raise ConfigError(
-            f"method {method.name!r}: {method.learner.__name__} does not take what it is built with: {error}; it needs "
+            f"method {method.name!r}: {name} does not take what it is built with: {error}; it needs "
             f"__init__(self, {', '.join(takes)}, *, {', '.join(named)}), where **shared may stand for those that it hands on to "
             f"super().__init__; all but generator and loss_fn are fields of {method.settings.__name__}"
         ) from error

@@ -44,10 +44,11 @@ def _gram_in_parts(gradients: Callable[[slice], PerSampleGradients], count: int,
     blocks: dict[tuple[int, int], Tensor] = {}
     for i, rows in enumerate(slices):
         these = gradients(rows)
-        for j in range(i, len(slices)):
-            others = these if j == i else gradients(slices[j])
-            block = these.gram(None if j == i else others)
-            blocks[i, j] = torch.where(these.finite[:, None] & others.finite, block, torch.nan)
+        blocks[i, i] = torch.where(these.finite[:, None] & these.finite, these.gram(), torch.nan)
+        for j in range(i + 1, len(slices)):
+            others = gradients(slices[j])
+            usable = these.finite[:, None] & others.finite
+            blocks[i, j] = torch.where(usable, these.gram(others), torch.nan)
             blocks[j, i] = blocks[i, j].mT
     places = range(len(slices))
     return torch.cat([torch.cat([blocks[i, j] for j in places], 1) for i in places])

@@ -4,7 +4,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.streams.batches import Batches
 from corestream.streams.benchmarks import BENCHMARKS
 from corestream.streams.benchmarks.registry import Benchmark
@@ -68,4 +68,4 @@ def benchmark(
 def _find(name: str) -> Benchmark:
     if name.startswith(PREFIX):
         return FOLDER
-    return BENCHMARKS[check_name("benchmark", name, BENCHMARKS, hint=f", {FOLDER.name}")]
+    return BENCHMARKS[check_name("benchmark", name, [*BENCHMARKS, FOLDER.name])]

@@ -1,6 +1,6 @@
 """What each `corestream paper NAME` means."""
 
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.studies.design import Condition, Row, Study, row_named
 
 

@@ -116,7 +116,7 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    if value is None:
+    if value is None or value == []:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()

@@ -11,7 +11,7 @@ from typing import Any
 
 from corestream import learners, streams
 from corestream.errors import ConfigError
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.streams.benchmarks.registry import Benchmark
 from corestream.streams.folder import PREFIX as FOLDER
 from corestream.studies.files import canonical, parse_json, sha256

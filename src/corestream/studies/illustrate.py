@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from corestream.errors import RunError
-from corestream.names import counted
+from corestream.messages import counted
 from corestream.studies.config import RunConfig
 from corestream.studies.design import Kind
 from corestream.studies.figures import curves, interpolation, kept_pictures, memory_sizes, tsne

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from corestream.names import counted
+from corestream.messages import counted
 from corestream.studies.paper_numbers import Number
 from corestream.studies.tables import Cell, Measured, Table, Verdict
 

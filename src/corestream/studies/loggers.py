@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from corestream.errors import ConfigError
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.studies.config import RunConfig
 from corestream.studies.files import flat
 

@@ -2,27 +2,31 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 RESERVATION = "not_comparable"  # stands among a row's metrics
-# half of the last digit that the paper prints of a mean and of its deviation: "0.13 ± 0.00" may be 0.134 ± 0.004
-ROUNDING = {"accuracy": (0.05, 0.005), "forgetting": (0.005, 0.005)}
 
 
 @dataclass(frozen=True)
 class Number:
-    """A mean as the paper prints it; `sd` is None where it prints none."""
+    """A mean as the paper prints it; `sd` is None where it prints none.
+
+    `rounding` is what they may be off by, half of their last digits: "0.13 ± 0.00" may be 0.134 ± 0.004.
+    """
 
     mean: float
     sd: float | None = None
+    rounding: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
 
 
 @cache
 def _tables() -> Mapping[str, Any]:
-    return tomllib.loads((files(__package__) / "paper_numbers.toml").read_text(encoding="utf-8"))
+    text = (files(__package__) / "paper_numbers.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text, parse_float=Decimal)  # with the digits that are printed
 
 
 def names() -> list[str]:
@@ -54,8 +58,22 @@ def reservation(table: str, condition: str, row: str) -> str:
 
 def hyperparameters(benchmark: str) -> dict[str, Any]:
     """The appendix's hyperparameters of one benchmark; empty where it names none."""
-    return dict(_tables()["hyperparameters"].get(benchmark, {}))
+    found = _tables()["hyperparameters"].get(benchmark, {})
+    return {name: _plain(value) for name, value in found.items()}
 
 
-def _number(value: float | list[float]) -> Number:
-    return Number(*value) if isinstance(value, list) else Number(value)
+def _number(value: Decimal | int | list[Decimal | int]) -> Number:
+    if not isinstance(value, list):
+        return Number(float(value), None, (_half_digit(value), 0.0))
+    mean, sd = value
+    return Number(float(mean), float(sd), (_half_digit(mean), _half_digit(sd)))
+
+
+def _half_digit(printed: Decimal | int) -> float:
+    return 0.5 * 10.0 ** int(Decimal(printed).as_tuple().exponent)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return float(value) if isinstance(value, Decimal) else value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from corestream.names import counted
+from corestream.messages import counted
 from corestream.studies import report_data
 from corestream.studies.config import RunConfig
 from corestream.studies.files import write_atomically

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from corestream.errors import CorestreamError, RunError
-from corestream.names import counted
+from corestream.messages import counted
 from corestream.studies.charts import bar, class_chart
 from corestream.studies.config import RunConfig
 from corestream.studies.kept import kept_pictures, picture_uri

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from corestream.errors import RunError
-from corestream.names import first_tasks
-from corestream.studies.paper_numbers import ROUNDING, Number
+from corestream.messages import first_tasks
+from corestream.studies.paper_numbers import Number
 from corestream.studies.results import Result, differing_fields
 
 Verdict = Literal["within", "within rounding", "better", "miss", "not comparable", ""]
@@ -56,8 +56,8 @@ class Cell:
         room = 2 * ((own.sd or 0.0) + (paper.sd or 0.0))
         if apart <= room:
             return "within"
-        of_mean, of_sd = ROUNDING.get(metric, (0.0, 0.0))
-        if paper.sd is not None and apart <= room + of_mean + 2 * of_sd:
+        of_mean, of_sd = paper.rounding
+        if apart <= room + of_mean + 2 * of_sd:
             return "within rounding"
         return "better" if (own.mean < paper.mean) == (metric in LOWER_IS_BETTER) else "miss"
 

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -101,13 +103,31 @@ class Activated(nn.BatchNorm2d):
         super().__init__(width, eps=0.01)
         self.drop = nn.Dropout(0.0)
 
-    def forward(self, x, scale=1.0):
-        average = 0.0 if self.momentum is None else self.momentum
-        mean, variance = (self.running_mean, self.running_var) if not self.training else (None, None)
-        x = nn.functional.batch_norm(
-            x, mean, variance, self.weight, self.bias, self.training, average, self.eps
+    def forward(self, image):
+        kept = (self.running_mean, self.running_var) if not self.training else (None, None)
+        found = nn.functional.batch_norm(
+            image, *kept, self.weight, self.bias, self.training, 0.1, eps=self.eps
         )
-        return self.drop(x) * scale
+        return self.drop(found) * (1 if self.training else 2)
+
+
+class Halves(nn.BatchNorm2d):
+    """Each half of a batch is normalised by itself, after an activation."""
+
+    def forward(self, x):
+        return torch.cat([super(Halves, self).forward(torch.relu(part)) for part in x.chunk(2)])
+
+
+def test_a_layer_with_a_forward_of_its_own_computes_what_it_does(images):
+    x, y = images(6, 3, 5, 5)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), Halves(4), nn.Flatten(), nn.Linear(36, 3)).double()
+    found = per_sample_gradients(model, None, (x.double(), y))
+    losses = nn.functional.cross_entropy(copy.deepcopy(model)(x.double()), y, reduction="none")
+    torch.testing.assert_close(found.losses, losses.detach())
+    half = per_sample_gradients(copy.deepcopy(model), None, (x[:3].double(), y[:3]))
+    assert not torch.allclose(half.losses, losses[:3])  # of other halves
+    assert not found.coupled
 
 
 @pytest.mark.parametrize("track", [True, False], ids=["running statistics", "none"])

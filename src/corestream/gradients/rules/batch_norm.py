@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ...fusing import fusible
 from ..blocks import Block
@@ -35,21 +36,19 @@ def is_batch_coupled(model: nn.Module) -> bool:
     )
 
 
-def statistics(module: AnyBatchNorm, x: Tensor) -> Statistics:
+def statistics(x: Tensor, eps: float) -> Statistics:
     """The mean and biased variance of the batch, as constants."""
     with torch.no_grad():
         wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
-        if wide.is_cuda and module.eps >= CUDNN_EPS and _cudnn_takes(wide):
+        if wide.is_cuda and eps >= CUDNN_EPS and _cudnn_takes(wide):
             # five times as fast as torch's own kernels, which it would choose without a weight; its output is not used
             weight = wide.new_empty(wide.shape[1])
             _, mean, inverse_root, _ = torch.cudnn_batch_norm(
-                wide.contiguous(), weight, weight, None, None, True, 0.0, module.eps
+                wide.contiguous(), weight, weight, None, None, True, 0.0, eps
             )
         else:
-            _, mean, inverse_root = torch.native_batch_norm(
-                wide, None, None, None, None, True, 0.0, module.eps
-            )
-        return mean, _variance(inverse_root, module.eps)
+            _, mean, inverse_root = torch.native_batch_norm(wide, None, None, None, None, True, 0.0, eps)
+        return mean, _variance(inverse_root, eps)
 
 
 @fusible
@@ -73,29 +72,50 @@ class FrozenForward:
     def __call__(self, input: Tensor) -> Tensor:
         module = self._module
         module._check_input_dim(input)
-        mean, variance = self.statistics = statistics(module, input)
-        weight, bias = (p if p is None else p.to(mean.dtype) for p in (module.weight, module.bias))
-        return F.batch_norm(input, mean, variance, weight, bias, training=False, eps=module.eps)
+        self.statistics = statistics(input, module.eps)
+        return _by_constants(input, self.statistics, module.weight, module.bias, module.eps)
 
 
 class OwnFrozenForward:
-    """The same for a layer with a forward pass of its own: it finds the statistics of its input where it has its running ones."""
+    """The same for a layer whose forward pass is its own: wherever it normalises by a batch, that batch's statistics are constants."""
 
     def __init__(self, module: AnyBatchNorm) -> None:
-        self._module, self._forward = module, module.forward
+        self._forward = module.forward
 
-    def __call__(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        module = self._module
-        if input.dim() < 2 or input.shape[1] != module.num_features:
-            return self._forward(input, *args, **kwargs)
-        kind = input.dtype if module.weight is None else module.weight.dtype
-        held = module.running_mean, module.running_var, module.training
-        mean, variance = statistics(module, input)
-        module.running_mean, module.running_var, module.training = mean.to(kind), variance.to(kind), False
-        try:
-            return self._forward(input, *args, **kwargs)
-        finally:
-            module.running_mean, module.running_var, module.training = held
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _ConstantStatistics():
+            return self._forward(*args, **kwargs)
+
+
+class _ConstantStatistics(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return (_normalize if func is F.batch_norm else func)(*args, **(kwargs or {}))
+
+
+def _normalize(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """F.batch_norm, which updates no running statistics."""
+    if not training:
+        return F.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    return _by_constants(input, statistics(input, eps), weight, bias, eps)
+
+
+def _by_constants(
+    input: Tensor, constants: Statistics, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    mean, variance = constants
+    weight, bias = (p if p is None else p.to(mean.dtype) for p in (weight, bias))
+    return F.batch_norm(input, mean, variance, weight, bias, training=False, eps=eps)
 
 
 @register(*BATCH_NORMS, events=channel_events)

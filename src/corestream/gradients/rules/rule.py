@@ -35,28 +35,38 @@ class Rule:
 RULES: dict[type[nn.Module], Rule] = {}
 
 # what a class may have of its own and still compute as the one it is made from
-HARMLESS = {
-    "__init__",
-    "__module__",
-    "__doc__",
-    "__annotations__",
-    "__constants__",
-    "__repr__",
-    "__qualname__",
-}
-HARMLESS |= {"reset_parameters", "extra_repr", "_check_input_dim", "__firstlineno__", "__static_attributes__"}
+HARMLESS = frozenset(
+    [
+        "__init__",
+        "__repr__",
+        "extra_repr",
+        "reset_parameters",
+        "_check_input_dim",
+        "__constants__",
+        "__doc__",
+        "__module__",
+        "__qualname__",
+        "__annotations__",
+        "__dict__",
+        "__weakref__",
+        "__orig_bases__",
+        "__parameters__",
+        "__firstlineno__",
+        "__static_attributes__",
+    ]
+)
 
 
 def rule_of(kind: type[nn.Module]) -> Rule | None:
     """That of a layer's type, or of the type it is made from where it computes what that does."""
     if kind in RULES:
         return RULES[kind]
-    for place, base in enumerate(kind.__mro__):
-        if base in RULES:
-            own = {name for one in kind.__mro__[:place] for name in vars(one)} - HARMLESS
-            changes = any(hasattr(base, name) or name in ("weight", "bias") for name in own)
-            return None if changes else RULES[base]
-    return None
+    base = next((one for one in kind.__mro__ if one in RULES), None)
+    if base is None:
+        return None
+    own = {name for one in kind.__mro__ if one not in base.__mro__ for name in vars(one)} - HARMLESS
+    changes = any(hasattr(base, name) or name in ("weight", "bias") for name in own)
+    return None if changes else RULES[base]
 
 
 def register(*types: type[nn.Module], events: Events) -> Callable[[MakeBlocks], MakeBlocks]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from corestream.errors import DataError
-from corestream.names import check_name
+from corestream.messages import check_name
 from corestream.streams.datasets.catalogue import SOURCES
 from corestream.streams.datasets.dataset import Dataset, Part
 from corestream.streams.datasets.reading import reading

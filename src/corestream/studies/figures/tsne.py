@@ -7,7 +7,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from corestream.names import counted
+from corestream.messages import counted
 from corestream.studies.figures.style import panels
 
 Points = tuple[Tensor, Tensor]  # inputs [n, ...] and labels [n]

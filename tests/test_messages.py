@@ -1,7 +1,7 @@
 import pytest
 
 from corestream.errors import ConfigError
-from corestream.names import check_name, counted, first_tasks, nearest
+from corestream.messages import check_name, counted, first_tasks, nearest
 
 
 def test_a_right_name_comes_back():
