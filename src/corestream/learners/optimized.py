@@ -38,8 +38,8 @@ def warn_of_untrained(names: Sequence[str]) -> None:
 
 
 def outside() -> int:
-    """How many frames up the caller of this library is."""
+    """How many frames up the caller of these learners is."""
     frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("corestream."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("corestream.learners"):
         frame, level = frame.f_back, level + 1
     return max(1, level)
