@@ -45,9 +45,8 @@ BUNDLE = 8  # steps of a run that are launched at a time; two bundles are under 
 LONG = 2000  # steps of a task from which on it pays to capture a row of them
 STREAMS = 32  # that torch has
 PAUSE = 0.0005  # seconds until the next look, where all runs wait for the card
-NEVER = (
-    2**62
-)  # steps between checkpoints beside those by time and at a task's end: each one waits for the card
+# steps between checkpoints, beside those by time and at a task's end: each one waits for the card
+NEVER = 2**62
 
 
 def make_runs_together(
