@@ -7,13 +7,15 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import get_total_norm
 
 from corestream.errors import DataError, NonFiniteError
+from corestream.learners import Learner, Step
+from corestream.streams import Batches
+from corestream.studies.position import Batch, Position
 
 NAMED = 5  # samples named in a message
 
@@ -24,9 +26,9 @@ class FiniteWatch:
     def __init__(self, device: str) -> None:
         self._at_once = device == "cpu"
         self._inputs = torch.zeros((), device=device)
-        self._verified: Any = None
+        self._verified: Position | None = None
 
-    def check_inputs(self, batch: Any, position: Any) -> None:
+    def check_inputs(self, batch: Batch, position: Position) -> None:
         if not batch.x.is_floating_point():
             return
         self._inputs += batch.x.sum() * 0
@@ -34,12 +36,12 @@ class FiniteWatch:
             self._inputs.zero_()
             self._name_inputs(batch, position)  # names none where a sum of huge finite values overflowed
 
-    def check_loss(self, step: Any) -> None:
+    def check_loss(self, step: Step) -> None:
         """A device's loss is not read, for that would wait: it spoils the parameters, which is found there."""
         if self._at_once and not torch.isfinite(step.loss):
             raise NonFiniteError("the loss is not finite")
 
-    def look_at_inputs(self, train: Any, position: Any) -> None:
+    def look_at_inputs(self, train: Batches, position: Position) -> None:
         """Raise what was gathered since the last look; the bad inputs are found in the same batches again."""
         if not torch.isfinite(self._inputs):
             self._inputs.zero_()
@@ -54,11 +56,11 @@ class FiniteWatch:
             if not torch.isfinite(parameter).all():
                 raise NonFiniteError(f"parameter {name!r} is not finite; it was finite at {self._since()}")
 
-    def verified(self, position: Any) -> None:
+    def verified(self, position: Position) -> None:
         self._verified = replace(position)
 
     @contextmanager
-    def naming(self, learner: Any, batch: Any, position: Any) -> Iterator[None]:
+    def naming(self, learner: Learner, batch: Batch | None, position: Position) -> Iterator[None]:
         """Add to a NonFiniteError the task, the step and the samples."""
         try:
             yield
@@ -70,7 +72,7 @@ class FiniteWatch:
     def _since(self) -> str:
         return "the start" if self._verified is None else f"step {self._verified.step}"
 
-    def _search(self, train: Any, position: Any) -> None:
+    def _search(self, train: Batches, position: Position) -> None:
         start = self._verified
         if start is None or start.task != position.task:
             start = replace(position, sweep=0, batch=0)
@@ -78,11 +80,10 @@ class FiniteWatch:
             first = start.batch if sweep == start.sweep else 0
             for number, (x, y, *_, index) in enumerate(train.batches(sweep, first), first):
                 if not torch.isfinite(x).all():
-                    found = _Found(x, y, index)
-                    self._name_inputs(found, replace(position, sweep=sweep, batch=number))
+                    self._name_inputs(Batch(x, y, None, index), replace(position, sweep=sweep, batch=number))
 
     @staticmethod
-    def _name_inputs(batch: Any, position: Any) -> None:
+    def _name_inputs(batch: Batch, position: Position) -> None:
         finite = torch.isfinite(batch.x).flatten(1).all(1)
         bad = batch.index[~finite].tolist()
         if bad:
@@ -92,17 +93,12 @@ class FiniteWatch:
             )
 
 
-class _Found:
-    def __init__(self, x: Tensor, y: Tensor, index: Tensor) -> None:
-        self.x, self.y, self.index = x, y, index
-
-
-def where(position: Any) -> str:
+def where(position: Position) -> str:
     return f"task {position.task + 1}, step {position.step} (sweep {position.sweep}, batch {position.batch})"
 
 
 @torch.no_grad()
-def _bad_losses(learner: Any, batch: Any) -> str:
+def _bad_losses(learner: Learner, batch: Batch) -> str:
     """Which samples' losses are not finite under the parameters as they are now."""
     outputs = learner.model(batch.x) if batch.task is None else learner.model(batch.x, batch.task)
     losses = torch.nn.functional.cross_entropy(outputs.float(), batch.y, reduction="none")

@@ -1,7 +1,7 @@
 """One run: a learner walks a stream. Small verbs, so that a driver can lead one run or several at once."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,29 +23,10 @@ from corestream.studies.files import sha256
 from corestream.studies.finite import FiniteWatch
 from corestream.studies.ledger import Ledger
 from corestream.studies.metrics import Evaluation, evaluate
+from corestream.studies.position import Batch, Position
 from corestream.studies.records import Records
 
 TESTED_AT_ONCE = 10_000  # samples, on a card, where they do not depend on each other
-
-
-@dataclass
-class Position:
-    """Where in the stream the next batch is; `step` counts all batches so far."""
-
-    task: int = 0
-    sweep: int = 0
-    batch: int = 0
-    step: int = 0
-
-
-@dataclass(frozen=True)
-class Batch:
-    """`index` is each sample's place in its task's training set."""
-
-    x: Tensor
-    y: Tensor
-    task: Tensor | None
-    index: Tensor
 
 
 class Run:
@@ -134,7 +115,8 @@ class Run:
     def check(self) -> None:
         """Look at what a device has gathered since the last look: values not finite, wrong targets."""
         with self.watch.naming(self.learner, None, self.position):
-            self.watch.look_at_inputs(self._train, self.position)  # they may be the reason for the rest
+            if self._train is not None:
+                self.watch.look_at_inputs(self._train, self.position)  # they may be the reason for the rest
             self.learner.check()
             self.watch.look_at_parameters(self.learner.model)
             self.watch.verified(self.position)
