@@ -296,6 +296,16 @@ def test_a_sparse_embedding_is_learned_by_an_optimiser_of_sparse_gradients(ocs, 
         )
 
 
+@pytest.mark.parametrize("younger", ["concluded", "coupled", "asked"])
+def test_a_state_of_an_older_version_is_taken(ocs, draw, younger):
+    learner, other = ocs(ReplayMemory(6)), ocs(ReplayMemory(6))
+    learner.observe(*draw())
+    state = learner.state_dict()
+    del state[f"learner.{younger}"]
+    other.load_state_dict(state)
+    same_parameters(learner, other, rtol=0, atol=0)
+
+
 def test_a_frozen_sparse_embedding_is_no_reason_for_a_second_pass(ocs, draw):
     net = nn.Sequential(nn.Embedding(9, 4, sparse=True).requires_grad_(False), nn.Flatten(), nn.Linear(8, 3))
     learner = ocs(ReplayMemory(6), net, single_pass=True)

@@ -27,7 +27,7 @@ from .optimized import check_optimizer, optimized, warn_of_untrained
 from .optimizer_state import flat_state, load_flat_state
 
 # entries that some states which are kept do not have yet
-YOUNGER = {"learner.concluded", "learner.coupled", "optimizer.class", "memory.policy"}
+YOUNGER = {"learner.concluded", "learner.coupled", "learner.asked", "optimizer.class", "memory.policy"}
 
 # of a batch: a sample's shape and type, for each of its tensors
 Kind = list[tuple[list[int], torch.dtype]]
