@@ -35,6 +35,12 @@ def test_a_table_of_means_over_seeds_and_only_missing_runs_are_made(compare, tmp
     assert all(path.stat().st_mtime_ns == time for path, time in made.items())
 
 
+def test_protocols_with_equal_settings_keep_to_their_own_runs(compare):
+    answer = compare("rotated-digits", "--methods", "uniform,uniform:ocs-schedule", "--seeds", "1", "--json")
+    assert answer.status == 0, answer.err
+    assert [row["runs"] for row in json.loads(answer.out)["methods"].values()] == [1, 1]
+
+
 def test_a_hyperparameter_goes_to_the_methods_that_have_it(compare, tmp_path):
     answer = compare("rotated-digits", "--methods", "finetune,ocs", "--seeds", "1", "--tau", "3", "--json")
     assert answer.status == 0, answer.err

@@ -17,7 +17,6 @@ from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
 from corestream.studies.grouping import label_of
 from corestream.studies.loggers import check_loggers
-from corestream.studies.plan import identity
 from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
 
@@ -119,8 +118,8 @@ def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
     condition = stream_title(next(iter(configs.values()))[0])
     cells = {}
     for group in configs.values():
-        keys = {identity(config.to_dict()) for config in group}
-        own = [one for one in made if identity(one.config) in keys]
+        digests = {config.digest() for config in group}
+        own = [one for one in made if RunConfig.from_dict(one.config).digest() in digests]
         cells[_label(group), condition] = make_cell(own, expected=len(group))
     rows = tuple(label for label, _ in cells)
     return Table("compare", condition, rows, (condition,), ("accuracy", "forgetting"), cells)
