@@ -70,6 +70,26 @@ def test_what_cannot_be_compiled_runs_as_it_is_and_says_so_once() -> None:
         assert looks(-torch.ones(2)).tolist() == [-1, -1]
 
 
+def test_a_function_within_another_is_compiled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    usual = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **how: compiled.append(f.__name__) or usual(f, **how))
+
+    @fusible
+    def inner(x: Tensor) -> Tensor:
+        return x + 1
+
+    @fusible
+    def outer(x: Tensor) -> Tensor:
+        return 2 * inner(x)
+
+    with fusing(TRACED), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert outer(torch.ones(2)).tolist() == [4, 4]
+        assert compiled == ["outer"]
+        assert inner(torch.ones(2)).tolist() == [2, 2]
+
+
 def test_an_error_of_the_function_itself_comes_through() -> None:
     @fusible
     def fails(x: Any) -> Any:

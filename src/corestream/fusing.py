@@ -56,6 +56,8 @@ def fusible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if torch.compiler.is_compiling():  # it is a part of another one
+            return function(*args, **kwargs)
         if _backend is None or (_backend == "inductor" and not _on_card(*args)) or _holds_none(*args):
             return function(*args, **kwargs)
         if _backend not in compiled:

@@ -93,6 +93,9 @@ class PerSampleGradients:
         table = self._raw_gram(self if other is None else other)
         if other is not None:
             return self._zeroed(table, ~self.finite[:, None] | ~other.finite)
+        if table.is_cuda:
+            self._norms, self._finite, table = _cleared(table, self.losses)
+            return table
         self._norms, self._finite = _judged(table, self.losses)
         return table if self.all_finite else _kept(table, self._finite)
 
@@ -230,6 +233,12 @@ class PerSampleGradients:
 
 
 @fusible
+def _cleared(table: Tensor, losses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What `_judged` gives, and the table without what is not finite."""
+    norms, finite = _judged(table, losses)
+    return norms, finite, _kept(table, finite)
+
+
 def _judged(table: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
     """The squared norms, held apart from their table, and whether they and the losses are finite."""
     norms = table.diagonal().clone()
@@ -247,7 +256,6 @@ def _is_finite(norms: Tensor, losses: Tensor) -> Tensor:
     return (losses + norms).abs() < torch.inf
 
 
-@fusible
 def _kept(table: Tensor, finite: Tensor) -> Tensor:
     return table.masked_fill(~(finite[:, None] & finite), 0)
 

@@ -255,7 +255,7 @@ class OCS(KeepsPicks):
             if int(self._steps) >= int(self._warm):
                 return scores, top(total, self.k, all_finite=finite is None)
         chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
-        return scores, top(_ranked(total, finite, chance, self._steps, self._warm, self._spoiled), self.k)
+        return scores, _first(total, finite, chance, self._steps, self._warm, self._spoiled, self.k)
 
     # The life of a task
 
@@ -293,14 +293,14 @@ class OCS(KeepsPicks):
 
 
 @fusible
-def _ranked(
-    total: Tensor, finite: Tensor | None, chance: Tensor, steps: Tensor, warm: Tensor, spoiled: Tensor
+def _first(
+    total: Tensor, finite: Tensor | None, chance: Tensor, steps: Tensor, warm: Tensor, spoiled: Tensor, k: int
 ) -> Tensor:
-    """What the picks are ranked by, chance alone while the task is new; nothing to pick from spoils the learner."""
+    """The k first, ranked by chance alone while the task is new; nothing to pick from spoils the learner."""
     if finite is not None:
         spoiled.logical_or_(~finite.any())
         chance = chance.masked_fill(~finite, -torch.inf)
-    return torch.where(steps < warm, chance, total)
+    return top(torch.where(steps < warm, chance, total), k)
 
 
 @fusible

@@ -38,7 +38,7 @@ def gradient_criteria(
     route = _checked(route)
     if route == "gram" or (route == "auto" and _gram_is_cheaper(grads)):
         table = grads.gram()
-        similarity, diversity = _from_own_gram(table, _finite_or_none(grads))
+        similarity, diversity = _from_gram(table, _finite_or_none(grads))
     else:
         similarity, diversity = _from_passes(grads)
     affinity = torch.zeros_like(similarity) if reference is None else _affinity(grads, reference, route)
@@ -109,9 +109,6 @@ def _from_products(
     rows = gram.sum(1)  # ⟨g_n, Σ g_p⟩
     similarity = _cosine(rows * (inverse * _inverse_length(rows.sum(), squared)))
     return similarity, _diversity(gram @ inverse, squared, inverse, _others(squared, finite))
-
-
-_from_own_gram = fusible(_from_gram)
 
 
 def _from_passes(grads: PerSampleGradients) -> tuple[Tensor, Tensor]:

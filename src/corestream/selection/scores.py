@@ -39,12 +39,7 @@ def top(total: Tensor, k: int, *, all_finite: bool = False) -> Tensor:
     """`Scores.top` of any scores; where `all_finite` is known, no place can be −1."""
     check_counts(k=k)
     values, indices = total.topk(min(k, len(total)))
-    return indices if all_finite else _marked(values, indices)
-
-
-@fusible
-def _marked(values: Tensor, indices: Tensor) -> Tensor:
-    return indices.masked_fill(values == -torch.inf, -1)
+    return indices if all_finite else indices.masked_fill(values == -torch.inf, -1)
 
 
 def weigh(criteria: Criteria, tau: float, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Scores:
