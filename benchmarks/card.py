@@ -65,7 +65,7 @@ def config(benchmark: str, seed: int, **given: Any) -> RunConfig:
 
 def captured_lanes(benchmark: str, count: int, folder: Path, options: Options) -> list[Lane]:
     """Runs with one sweep a task, led into their third task until its step and its row are captured."""
-    lockstep.LONG = 1  # a row is worth its capture in a long task alone
+    lockstep.ROW_PAYS_FROM = 1  # a row is worth its capture in a long task alone
     lanes = []
     with StopRequest() as stop, Pump() as pump:
         for seed in range(count):

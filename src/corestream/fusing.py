@@ -45,7 +45,7 @@ def _on_card(*args: object) -> bool:
     return any(isinstance(arg, Tensor) and arg.is_cuda for arg in args)
 
 
-def _holds_none(*args: object) -> bool:
+def _has_empty(*args: object) -> bool:
     """The compiler makes a function of its own for a tensor without samples, as the replay batch of a first task is."""
     return any(isinstance(arg, Tensor) and arg.numel() == 0 for arg in args)
 
@@ -58,7 +58,7 @@ def fusible(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         if torch.compiler.is_compiling():  # it is a part of another one
             return function(*args, **kwargs)
-        if _backend is None or (_backend == "inductor" and not _on_card(*args)) or _holds_none(*args):
+        if _backend is None or (_backend == "inductor" and not _on_card(*args)) or _has_empty(*args):
             return function(*args, **kwargs)
         if _backend not in compiled:
             compiled[_backend] = torch.compile(function, backend=_backend, fullgraph=True, dynamic=True)

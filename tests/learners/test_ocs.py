@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from corestream import OCS, NonFiniteError, ReplayMemory, Samples, score
-from corestream.learners import InputOCS
+from corestream.learners import InputOCS, UniformOCS
 from corestream.selection import bilevel
 
 CHOICES = {"tau": 5.0, "k": 3, "replay": 4, "warm_start": 0, "candidates": 40}
@@ -1364,6 +1364,7 @@ class Telling(nn.Module):
         return self.tell(self.layer(x))
 
 
+@pytest.mark.parametrize("learner_class", [OCS, UniformOCS, InputOCS])
 @pytest.mark.parametrize(
     ("fill", "tell", "message"),
     [
@@ -1373,7 +1374,9 @@ class Telling(nn.Module):
         ("herding", None, "give it `embed"),
     ],
 )
-def test_what_the_memory_is_to_be_filled_by_is_tried_before_the_first_step(draw, fill, tell, message):
+def test_what_the_memory_is_to_be_filled_by_is_tried_before_the_first_step(
+    draw, fill, tell, message, learner_class
+):
     model = (
         nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 4), nn.Flatten())
         if tell is None
@@ -1385,7 +1388,7 @@ def test_what_the_memory_is_to_be_filled_by_is_tried_before_the_first_step(draw,
         return first.reshape(len(y), -1).square().mean(1)
 
     before = copy.deepcopy(model.state_dict())
-    learner = OCS(model, optimizer_for(model), ReplayMemory(9), loss_fn=loss, fill=fill, **CHOICES)
+    learner = learner_class(model, optimizer_for(model), ReplayMemory(9), loss_fn=loss, fill=fill, **CHOICES)
     with pytest.raises(ValueError, match=message):
         learner.observe(*draw())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

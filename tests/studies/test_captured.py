@@ -16,7 +16,7 @@ class Again:
 
     made = 0
 
-    def __init__(self, work: Callable[[], object], place: Any) -> None:
+    def __init__(self, work: Callable[[], object], context: Any) -> None:
         type(self).made += 1
         self.replay = work
         work()  # a capture leaves the counts as they are: what this adds must not show
@@ -50,10 +50,10 @@ def batches(sizes: list[int], seed: int) -> list[tuple[Tensor, ...]]:
 def test_the_tests_of_all_tasks_share_a_graph_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[Tensor] = []
 
-    def capture(work: Callable[[], object], place: Any) -> Again:
+    def capture(work: Callable[[], object], context: Any) -> Again:
         assert tests._counts is not None
         before = tests._counts.clone()
-        graph = Again(work, place)
+        graph = Again(work, context)
         tests._counts.copy_(before)
         counts.append(before)
         return graph
@@ -62,7 +62,7 @@ def test_the_tests_of_all_tasks_share_a_graph_for_each_shape(monkeypatch: pytest
     Again.made = 0
     torch.manual_seed(0)
     model = Coupled()
-    tests = captured.CapturedEvaluations(place=None)  # type: ignore[arg-type]
+    tests = captured.CapturedEvaluations(context=None)  # type: ignore[arg-type]
     sets: list[Any] = [batches([8, 8, 8, 5], 0), batches([8, 8, 5], 1), batches([8], 2)]
     held = []
     for _ in range(3):
@@ -86,8 +86,8 @@ def test_repeated_work_is_captured_after_two_ordinary_times(
         def replay(self) -> None:
             done.append("launched")
 
-    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph())
-    captured.Place(None, 0)._repeat(lambda: done.append("ordinary"), times, [])
+    monkeypatch.setattr(captured, "_capture", lambda work, context, *generators: Graph())
+    captured.LaneContext(None, 0)._repeat(lambda: done.append("ordinary"), times, [])
     assert done == (["ordinary"] * 2 + ["launched"] * 8)[:times]
 
 
@@ -105,29 +105,29 @@ def test_work_that_is_waited_for_is_launched_at_once(monkeypatch: pytest.MonkeyP
     def later(graph: object, times: int) -> None:
         done.append("left to another thread")
 
-    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph())
+    monkeypatch.setattr(captured, "_capture", lambda work, context, *generators: Graph())
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-    captured.Place(None, 0, later)._repeat(lambda: done.append("ordinary"), 4, [], wait=True)
+    captured.LaneContext(None, 0, later)._repeat(lambda: done.append("ordinary"), 4, [], wait=True)
     assert done == ["ordinary"] * 2 + ["launched"] * 2 + ["over"]
 
 
 def test_work_that_cannot_be_captured_is_repeated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
 
-    def broken(work: Callable[[], object], place: Any, *generators: torch.Generator) -> None:
+    def broken(work: Callable[[], object], context: Any, *generators: torch.Generator) -> None:
         raise RuntimeError("it looks at a value")
 
     monkeypatch.setattr(captured, "_capture", broken)
     monkeypatch.setattr(captured, "make_room", lambda: None)
     with pytest.warns(UserWarning, match="uncaptured: RuntimeError: it looks at a value"):
-        captured.Place(None, 0)._repeat(lambda: done.append(0), 5, [])
+        captured.LaneContext(None, 0)._repeat(lambda: done.append(0), 5, [])
     assert len(done) == 5
 
 
 def test_where_the_card_is_full_tests_go_on_without_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
-    def capture(work: Callable[[], object], place: Any) -> Again:
+    def capture(work: Callable[[], object], context: Any) -> Again:
         tried.append(1)
         raise torch.OutOfMemoryError("full")
 
@@ -135,7 +135,7 @@ def test_where_the_card_is_full_tests_go_on_without_a_graph(monkeypatch: pytest.
     monkeypatch.setattr(captured, "make_room", lambda: None)
     torch.manual_seed(0)
     model, one = Coupled(), batches([8, 8, 8, 8, 8], 0)
-    tests = captured.CapturedEvaluations(place=None)  # type: ignore[arg-type]
+    tests = captured.CapturedEvaluations(context=None)  # type: ignore[arg-type]
     assert torch.equal(tests(model, 0, one, 3).correct, evaluate(model, one, 3).correct)  # type: ignore[arg-type]
     assert len(tried) == captured.TRIES
     for number in (1, 2):

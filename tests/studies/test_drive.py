@@ -44,7 +44,7 @@ class Process:
         for _ in range(times):
             self.clock.now += 10
             self.driver.after_step(self.run.step())
-            self.driver._saved = self.clock.now  # no checkpoint by time
+            self.driver._saved_at = self.clock.now  # no checkpoint by time
 
 
 def test_a_resumed_run_counts_what_the_checkpoint_kept_and_not_what_a_kill_threw_away(

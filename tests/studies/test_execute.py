@@ -190,7 +190,10 @@ def test_a_refused_configuration_leaves_no_folder(tmp_path, choices):
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_nor_do_data_that_are_not_there(tmp_path, alone):
-    config, options = make_config("rotated-mnist", "ocs"), Options(tmp_path / "data", offline=True, threads=1)
+    config, options = (
+        make_config("rotated-mnist", "ocs"),
+        Options(data_dir=tmp_path / "data", offline=True, threads=1),
+    )
     out = tmp_path / "runs"
     if alone:
         with pytest.raises(DataError, match="mnist is missing"):

@@ -151,7 +151,7 @@ def bursts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     for name, value in (("Lane", OnTheCard), ("CapturedStep", PretendedStep), ("ROW", 4), ("BURST", 9)):
         monkeypatch.setattr(lockstep, name, value)
-    monkeypatch.setattr(lockstep, "LONG", 1)
+    monkeypatch.setattr(lockstep, "ROW_PAYS_FROM", 1)
     monkeypatch.setattr(OnTheCard, "_launch", launch)
     return launched
 

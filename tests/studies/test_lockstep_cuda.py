@@ -47,7 +47,7 @@ def was_captured(out: Path, made: RunConfig) -> bool:
     return "not captured" not in (out / made.digest() / "events.jsonl").read_text()
 
 
-@pytest.mark.parametrize("long", [1, lockstep.LONG], ids=["in rows", "one by one"])
+@pytest.mark.parametrize("long", [1, lockstep.ROW_PAYS_FROM], ids=["in rows", "one by one"])
 @pytest.mark.parametrize(
     "method",
     ["ocs", "uniform", "finetune", "er-reservoir", "a-gem", "gss", "ewc", "mc-sgd", "mc-sgd+ocs"],
@@ -55,7 +55,7 @@ def was_captured(out: Path, made: RunConfig) -> bool:
 def test_captured_steps_are_bit_equal_to_ordinary_ones(
     tmp_path: Path, method: str, long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lockstep, "LONG", long)
+    monkeypatch.setattr(lockstep, "ROW_PAYS_FROM", long)
     monkeypatch.setattr(captured, "can_fuse", lambda: False)
     configs = [config(method, 0), config(method, 1, imbalanced=True)]
     with warnings.catch_warnings():
@@ -80,7 +80,7 @@ def test_fused_steps_learn_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("captures", [True, False])
 def test_repeated_work_draws_and_learns_as_in_a_loop(captures: bool) -> None:
     found = []
-    for place in (None, captured.Place(torch.cuda.Stream(), seed=0)):
+    for place in (None, captured.LaneContext(torch.cuda.Stream(), seed=0)):
         generator = torch.Generator("cuda").manual_seed(1)
         value = torch.zeros(3, device="cuda", requires_grad=True)
         optimizer = torch.optim.SGD([value], lr=0.1, momentum=0.8)
@@ -126,7 +126,7 @@ def test_older_tasks_that_normalise_by_their_batch_are_scored_by_one_captured_pa
     plain = learner._worth_of_kept()
     for (x, y), rows in zip(drawn, memory.places_by_task(), strict=True):
         torch.testing.assert_close(plain[rows].float(), score(model, None, (x, y), mode="eval").total.cpu())
-    with captured.Place(torch.cuda.Stream(), seed=0).active(), warnings.catch_warnings():
+    with captured.LaneContext(torch.cuda.Stream(), seed=0).active(), warnings.catch_warnings():
         warnings.simplefilter("error")
         again = learner._worth_of_kept()
     torch.testing.assert_close(

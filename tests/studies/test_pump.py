@@ -129,15 +129,15 @@ def test_what_a_lane_repeats_is_launched_before_it_goes_on_and_then_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
-    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph("launched", log))
+    monkeypatch.setattr(captured, "_capture", lambda work, context, *generators: Graph("launched", log))
     with Pump() as pump:
         lane = a_lane(tmp_path, pump)
-        lane._place._repeat(lambda: log.append("ordinary"), 40, [])
+        lane._context._repeat(lambda: log.append("ordinary"), 40, [])
         lane._await_launches()
         assert log == ["ordinary"] * 2 + ["launched"] * 38
-        assert lane._place._repeated is not None
-        graph = weakref.ref(lane._place._repeated[0])
-        lane._place.forget_pool()
+        assert lane._context._repeated is not None
+        graph = weakref.ref(lane._context._repeated[0])
+        lane._context.forget_pool()
         for _ in range(1000):  # the pump may be about to let go
             gc.collect()
             if graph() is None:
@@ -149,9 +149,9 @@ def test_what_a_lane_repeats_is_launched_before_it_goes_on_and_then_forgotten(
 def test_a_launch_that_fails_ends_the_run_that_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(captured, "_capture", lambda work, place, *generators: Graph("bad", [], fails_at=3))
+    monkeypatch.setattr(captured, "_capture", lambda work, context, *generators: Graph("bad", [], fails_at=3))
     with Pump() as pump:
         lane = a_lane(tmp_path, pump)
-        lane._place._repeat(lambda: None, 40, [])
+        lane._context._repeat(lambda: None, 40, [])
         with pytest.raises(RuntimeError, match="illegal memory access"):
             lane._await_launches()

@@ -62,7 +62,12 @@ def compare(
         raise ConfigError("no benchmark is given; `corestream list benchmarks` shows them")
     configs = _configurations(values, extra)
     runs = RunSet([config for group in configs.values() for config in group], out)
-    how = Options(data_dir, offline, checkpoint_every, check_loggers(opt.split_names(log) or ()))
+    how = Options(
+        data_dir=data_dir,
+        offline=offline,
+        checkpoint_steps=checkpoint_every,
+        loggers=check_loggers(opt.split_names(log) or ()),
+    )
     with RunDisplay(len(runs.missing())) as display:
         runs.make(jobs=jobs, options=how, watcher=display)
     table = _table(configs, runs)

@@ -68,10 +68,10 @@ def settings(
         scenario=scenario,
         protocol=protocol,
     )
-    if as_json:
-        typer.echo(json.dumps({**config.settings, **config.options}))
-        return
     values = {**config.settings, **config.options}
+    if as_json:
+        typer.echo(json.dumps(values))
+        return
     _show(
         "option", {f"--{name.replace('_', '-')}": json.dumps(value) for name, value in values.items()}, False
     )

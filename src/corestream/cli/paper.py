@@ -25,7 +25,7 @@ from corestream.studies.environment import resolve_device
 from corestream.studies.files import write_atomically
 from corestream.studies.formats import grid_to_markdown, grid_to_terminal, write_table
 from corestream.studies.picture_sets import DIGITS
-from corestream.studies.plan import Plan, identity, make_plan
+from corestream.studies.plan import Plan, RunKey, make_plan, run_key
 from corestream.studies.results import Result, read_results, write_result
 from corestream.studies.settings_table import settings_grid, settings_records
 from corestream.studies.tables import Table
@@ -110,7 +110,7 @@ def paper(
     else:
         studies = _all_on(benchmark) if name == "all" else [_narrowed(STUDIES[name], benchmark, methods)]
         plans = [_plan(study, seeds, tasks, resolve_device(device or "auto")) for study in studies]
-        kept, made = _results(plans, out, results, jobs, Options(data_dir, offline))
+        kept, made = _results(plans, out, results, jobs, Options(data_dir=data_dir, offline=offline))
         written = [_written(plan, kept, made, folder, data_dir, offline) for plan in plans]
         if as_json and name == "all":
             typer.echo(json.dumps([plain(table, files) for table, files in written]))
@@ -184,12 +184,12 @@ def _results(
 ) -> tuple[list[Result], list[Result]]:
     """What is kept already, and the missing runs made now; these are kept as well where a folder is named."""
     kept = read_results(kept_in) if kept_in is not None and kept_in.is_dir() else []
-    known = {(identity(result.config), result.seed) for result in kept}
-    missing: dict[tuple[bytes, int], RunConfig] = {}  # one for settings that two protocols share
-    timed: set[tuple[bytes, int]] = set()
+    known = {run_key(result.config) for result in kept}
+    missing: dict[RunKey, RunConfig] = {}  # one for settings that two protocols share
+    timed: set[RunKey] = set()
     for plan in plans:
         for config in plan.all_configs():
-            key = identity(config.to_dict()), config.seed
+            key = run_key(config.to_dict())
             if plan.study.kind in PICTURES or key not in known:
                 missing.setdefault(key, config)
                 if plan.study.is_timed:
@@ -200,7 +200,7 @@ def _results(
     made += make_missing(alone, out, jobs=1, options=options)
     if kept_in is not None:
         for result in made:
-            if result.status != "failed" and (identity(result.config), result.seed) not in known:
+            if result.status != "failed" and run_key(result.config) not in known:
                 write_result(result, kept_in)
     return kept, made
 

@@ -57,7 +57,13 @@ def run(
         if name not in values:
             raise ConfigError(f"no {name} is given; `corestream list {name}s` shows them")
     chosen = configure(values, extra)
-    how = Options(data_dir, offline, checkpoint_every, check_loggers(opt.split_names(log) or ()), threads)
+    how = Options(
+        data_dir=data_dir,
+        offline=offline,
+        checkpoint_steps=checkpoint_every,
+        loggers=check_loggers(opt.split_names(log) or ()),
+        threads=threads,
+    )
     with OneRun() as display:
         result = make_alone(chosen, out, how, display)
     _print(chosen, out / chosen.digest(), result, as_json)

@@ -27,7 +27,7 @@ def show(
     noise: Annotated[float, typer.Option(help="Share of the inputs replaced by noise.")] = 0.0,
     label_noise: Annotated[float, typer.Option(help="Share of the labels flipped.")] = 0.0,
     scenario: Annotated[str | None, typer.Option(help="task or class, where the benchmark has both.")] = None,
-    tasks: Annotated[int | None, typer.Option(help="Only the first so many tasks.")] = None,
+    tasks: Annotated[int | None, typer.Option(help="Only the first N tasks.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of every random choice.")] = 0,
     classes_per_task: Annotated[int | None, typer.Option(help="Classes in each task.")] = None,
     image_size: Annotated[int | None, typer.Option(help="Side in pixels, for folder:PATH.")] = None,
@@ -36,7 +36,7 @@ def show(
         typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the benchmark's own."),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Never download.")] = False,
     sheet: Annotated[
         Path | None,
         typer.Option(help="Where the picture of samples goes; otherwise corestream-BENCHMARK.png."),

@@ -73,9 +73,9 @@ def per_sample_gradients(
     """
     model = unwrap(model)
     wanted = trainable(model, parameters)
-    inputs, targets, count = check_batch(next(iter(wanted.values())).device, batch)
+    inputs, targets, _ = check_batch(next(iter(wanted.values())).device, batch)
     with unchanged_buffers(model):
-        return capture(model, loss_fn, inputs, targets, count, wanted, max_bytes)
+        return capture(model, loss_fn, inputs, targets, wanted, max_bytes)
 
 
 @contextmanager
@@ -105,14 +105,13 @@ def capture(
     loss_fn: LossFn | None,
     inputs: Any,
     targets: Any,
-    count: int,
     wanted: dict[str, Tensor],
     max_bytes: int,
 ) -> PerSampleGradients:
     """The gradients of a checked batch; a second pass only where one sample's NaN would reach the others."""
     try:
-        grads = _pass(model, loss_fn, inputs, targets, count, wanted, max_bytes)
-        bad = _bad_inputs(inputs, count) if grads.general and not grads.losses.is_cuda else None
+        grads = _pass(model, loss_fn, inputs, targets, wanted, max_bytes)
+        bad = _bad_inputs(inputs) if grads.general and not grads.losses.is_cuda else None
         if bad is None or not bool(bad.any()) or bool(bad.all()) or grads.all_finite:
             return grads
     except Spoiled as spoiled:
@@ -120,15 +119,14 @@ def capture(
     if not isinstance(targets, Tensor):
         raise Spoiled(bad)
     rows = stand_ins(bad)
-    grads = _pass(
-        model, loss_fn, map_inputs(lambda x: x[rows], inputs), targets[rows], count, wanted, max_bytes
-    )
+    grads = _pass(model, loss_fn, map_inputs(lambda x: x[rows], inputs), targets[rows], wanted, max_bytes)
     grads.losses = torch.where(bad, torch.nan, grads.losses)
     return grads
 
 
-def _bad_inputs(inputs: Any, count: int) -> Tensor:
+def _bad_inputs(inputs: Any) -> Tensor:
     """Samples with an input that is not finite: a loss may be finite all the same, and its gradient not."""
+    count = len(leaves(inputs)[0])
     parts = [torch.isfinite(x).reshape(count, -1).all(1) for x in leaves(inputs) if x.is_floating_point()]
     return ~torch.stack(parts).all(0) if parts else torch.zeros(count, dtype=torch.bool)
 
@@ -138,7 +136,6 @@ def _pass(
     loss_fn: LossFn | None,
     inputs: Any,
     targets: Any,
-    count: int,
     wanted: dict[str, Tensor],
     max_bytes: int,
 ) -> PerSampleGradients:
@@ -146,18 +143,17 @@ def _pass(
     dtype = compute_dtype(wanted)
     with torch.inference_mode(False), torch.enable_grad(), Recorder(model, wanted) as recorder:
         outputs = call(model, map_inputs(_ordinary, inputs))
-        losses = check_losses((loss_fn or cross_entropy)(outputs, _ordinary(targets)), count)
+        losses = check_losses((loss_fn or cross_entropy)(outputs, _ordinary(targets)), len(leaves(inputs)[0]))
         if not losses.requires_grad:
             return PerSampleGradients(losses.detach().to(dtype), outputs, [], wanted, max_bytes)
         calls, recorder.calls = recorder.calls, []  # a checkpoint's second forward tells nothing new
         state = (identity(loss_fn), *recorder.modes)
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
         blocks, general, coupled = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
-    grads = PerSampleGradients(
-        losses.detach().to(dtype), outputs, assemble(blocks, max_bytes), wanted, max_bytes, general
+    assembled = assemble(blocks, max_bytes)
+    return PerSampleGradients(
+        losses.detach().to(dtype), outputs, assembled, wanted, max_bytes, general, coupled
     )
-    grads.coupled = coupled
-    return grads
 
 
 def _blocks(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .blocks.block import slices
 
-AT_ONCE = 2**20  # bytes of gradients looked at in double precision
+PROBE_BYTES = 2**20  # bytes of gradients looked at in double precision
 
 
 class Layout(Enum):
@@ -77,7 +77,7 @@ class Fingerprint:
         places = torch.arange(rows.shape[1], device=rows.device, dtype=torch.float64)
         signs = torch.where((places * 0.6180339887498949) % 1 < 0.5, 1.0, -1.0).double()
         squares, signed = [], []
-        for part in slices(len(rows), rows.shape[1] * 8, AT_ONCE):
+        for part in slices(len(rows), rows.shape[1] * 8, PROBE_BYTES):
             wide = rows[part].double()
             squares.append(wide.square().sum(1))
             signed.append(wide @ signs)

@@ -14,7 +14,7 @@ from .blocks.block import Index, taken
 from .precision import full_precision
 
 LAUNCH_COST = 2 * 10**8
-SMALL = 2**14  # entries
+SMALL_TABLE = 2**14  # entries
 
 
 class PerSampleGradients:
@@ -31,10 +31,11 @@ class PerSampleGradients:
         parameters: dict[str, Tensor],
         max_bytes: int,
         general: frozenset[str] = frozenset(),
+        coupled: bool = False,
     ) -> None:
         self.losses, self.outputs, self.general = losses, outputs, general  # parameters without a rule
         self._blocks, self._parameters, self._max_bytes = list(blocks), parameters, max_bytes
-        self.coupled = False  # whether samples were seen to depend on each other
+        self.coupled = coupled  # whether samples were seen to depend on each other
         self._norms: Tensor | None = None
         self._finite: Tensor | None = None
         self._all_finite: bool | None = None
@@ -216,7 +217,7 @@ class PerSampleGradients:
 
     def _sum(self, products: Iterable[Tensor], *shape: int) -> Tensor:
         """Small ones at once; large ones one after the other, so that no two of them are held beside their sum."""
-        if math.prod(shape) <= SMALL and (parts := list(products)):
+        if math.prod(shape) <= SMALL_TABLE and (parts := list(products)):
             return torch.stack(parts).sum(0)
         total: Tensor | None = None
         for product in products:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 
-class _Lossy(Protocol):
+class _HasLosses(Protocol):
     losses: Tensor
 
 
-First = TypeVar("First", bound=Tensor | _Lossy)
+First = TypeVar("First", bound=Tensor | _HasLosses)
 Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
 

@@ -4,47 +4,21 @@ from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..gradients.calling import LossFn
-from ..memory import ReplayMemory, Samples
+from ..memory import Samples
 from .base import weighted_mean
 from .optimized import optimized
-from .uniform import Uniform
+from .uniform import RandomMemory
 
 Name = TypeVar("Name", bound=Hashable)
 
 
-class AGEM(Uniform):
+class AGEM(RandomMemory):
     """The batch's gradient g; where it conflicts with that of a memory batch, g_ref, its projection (Eq. 11).
 
     Both are over what the optimiser has to learn, of the model and of the loss, and over nothing else: a step moves that alone.
     """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        memory: ReplayMemory,
-        *,
-        k: int | None = None,
-        replay: int = 10,
-        candidates: int = 1000,
-        loss_fn: LossFn | None = None,
-        lr_decay: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(
-            model,
-            optimizer,
-            memory,
-            k=k,
-            replay=replay,
-            candidates=candidates,
-            loss_fn=loss_fn,
-            lr_decay=lr_decay,
-            generator=generator,
-        )
 
     def _update(self, samples: Samples, valid: Tensor) -> Tensor:
         loss = weighted_mean(self._losses(samples.inputs, samples.targets), valid)

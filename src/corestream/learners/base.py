@@ -26,7 +26,7 @@ from ..selection.scores import Scores
 from .optimized import check_optimizer, optimized, warn_of_untrained
 from .optimizer_state import flat_state, load_flat_state
 
-# entries that some states which are kept do not have yet
+# entries added later: states saved before do not have them
 YOUNGER = {"learner.concluded", "learner.coupled", "learner.asked", "optimizer.class", "memory.policy"}
 
 # of a batch: a sample's shape and type, for each of its tensors
@@ -118,16 +118,7 @@ class Learner:
 
     def observe(self, x: Any, y: Tensor, task: Tensor | None = None, *, ids: Tensor | None = None) -> Step:
         """Learn from a batch. `task` goes to the model as its second argument; `ids` travel with samples that are kept."""
-        inputs = x if task is None else (x, task)
-        if not isinstance(y, Tensor):
-            raise TypeError(f"y must be a tensor, one target a sample, got {type(y).__name__}")
-        count = check_batch(self.device, (inputs, y))[2]
-        if ids is not None and not isinstance(ids, Tensor):
-            raise TypeError(f"ids must be a tensor, one number a sample, got {type(ids).__name__}")
-        if ids is not None and ids.shape != (count,):
-            raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
-        if ids is not None and (ids.is_floating_point() or ids.is_complex()):
-            raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
+        inputs = self._checked(x, y, task, ids)
         # now, and not only when a task's share is stored
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
@@ -151,57 +142,6 @@ class Learner:
             )
         self._kind = kind
         return step
-
-    @property
-    def _keeps_samples(self) -> bool:
-        return self.memory is not None
-
-    def _check_kind(self, kind: Kind) -> None:
-        """Before the step, and not only when a sample is to be kept beside others."""
-        if self._keeps_samples and self._kind is not None and kind != self._kind:
-            same_shapes = [shape for shape, _ in kind] == [shape for shape, _ in self._kind]
-            cure = "convert them to one type, x.to(dtype)" if same_shapes else "pad sequences to one length"
-            raise ValueError(
-                "samples are kept side by side and must have one shape and type: "
-                f"{_words(self._kind)} before, {_words(kind)} now; {cure}"
-            )
-
-    def _follow_model(self) -> None:
-        """Layers may be frozen and thawed, and a head may grow or be replaced, while the learner is at work."""
-        now = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
-        if self._known is not None:
-            same = [id(p) for p, _ in now] == [id(p) for p, _ in self._known]
-            frozen_alike = [learns for _, learns in now] == [learns for _, learns in self._known]
-            if same and (frozen_alike or not self.follows_model):
-                return
-            if not self.follows_model:
-                raise ValueError(
-                    f"{type(self).__name__} holds on to the parameters that it began with, and the model has others now: "
-                    "make a new learner"
-                )
-        held = set(map(id, optimized(self.optimizer)))
-        left = held - {id(p) for p, _ in now}
-        self._gone = tuple(p for p in (*self._gone, *(p for p, _ in self._known or ())) if id(p) in left)
-        self.parameters, self._known = trainable(self.model), now
-        untrained = [name for name, p in self.parameters.items() if id(p) not in held]
-        if not self._told.issuperset(untrained):
-            self._told |= set(untrained)
-            warn_of_untrained(untrained)
-
-    def _follow_memory(self) -> None:
-        """Samples that another learner left in the memory are of tasks before this learner's first."""
-        if self._is_new and self.memory is not None and len(self.memory):
-            self.task = max(self.task, int(self.memory.tasks.max()) + 1)
-        self._is_new = False
-
-    def _beside(self) -> dict[str, Tensor]:
-        """Parameters that the optimiser trains and that are neither the model's nor a loss module's: those of a loss function, say."""
-        known = list(self.model.parameters())
-        known += self.loss_fn.parameters() if isinstance(self.loss_fn, nn.Module) else []
-        others = {id(p): p for p in optimized(self.optimizer)}
-        for parameter in known:
-            others.pop(id(parameter), None)
-        return {str(place): parameter for place, parameter in enumerate(others.values())}
 
     def start_sweep(self) -> None:
         """A new pass over the task's data begins."""
@@ -275,8 +215,8 @@ class Learner:
         try:
             self._load_parts(state)
             known = set(self.state_dict()) - YOUNGER
-            younger = {name for name in known if name.startswith("beside.")}
-            if unlike := sorted(known.symmetric_difference(set(state) - YOUNGER) - younger):
+            optional = {name for name in known if name.startswith("beside.")}
+            if unlike := sorted(known.symmetric_difference(set(state) - YOUNGER) - optional):
                 raise ValueError(f"missing, or without a place here: {', '.join(unlike)}")
         except Exception as error:  # whatever it is that somebody has taken for a state
             self._load_parts(before)
@@ -309,6 +249,75 @@ class Learner:
         if self.memory is not None:
             self.memory.load_state_dict(parts["memory"])
         self._load_state(own)
+
+    # What it does for them
+
+    def _checked(self, x: Any, y: Any, task: Tensor | None, ids: Any) -> Inputs:
+        """The model's inputs, of a batch whose parts fit together."""
+        inputs = x if task is None else (x, task)
+        if not isinstance(y, Tensor):
+            raise TypeError(f"y must be a tensor, one target a sample, got {type(y).__name__}")
+        count = check_batch(self.device, (inputs, y))[2]
+        if ids is None:
+            return inputs
+        if not isinstance(ids, Tensor):
+            raise TypeError(f"ids must be a tensor, one number a sample, got {type(ids).__name__}")
+        if ids.shape != (count,):
+            raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
+        if ids.is_floating_point() or ids.is_complex():
+            raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
+        return inputs
+
+    @property
+    def _keeps_samples(self) -> bool:
+        return self.memory is not None
+
+    def _check_kind(self, kind: Kind) -> None:
+        """Before the step, and not only when a sample is to be kept beside others."""
+        if self._keeps_samples and self._kind is not None and kind != self._kind:
+            same_shapes = [shape for shape, _ in kind] == [shape for shape, _ in self._kind]
+            cure = "convert them to one type, x.to(dtype)" if same_shapes else "pad sequences to one length"
+            raise ValueError(
+                "samples are kept side by side and must have one shape and type: "
+                f"{_words(self._kind)} before, {_words(kind)} now; {cure}"
+            )
+
+    def _follow_model(self) -> None:
+        """Layers may be frozen and thawed, and a head may grow or be replaced, while the learner is at work."""
+        now = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
+        if self._known is not None:
+            same = [id(p) for p, _ in now] == [id(p) for p, _ in self._known]
+            frozen_alike = [learns for _, learns in now] == [learns for _, learns in self._known]
+            if same and (frozen_alike or not self.follows_model):
+                return
+            if not self.follows_model:
+                raise ValueError(
+                    f"{type(self).__name__} holds on to the parameters that it began with, and the model has others now: "
+                    "make a new learner"
+                )
+        held = set(map(id, optimized(self.optimizer)))
+        left = held - {id(p) for p, _ in now}
+        self._gone = tuple(p for p in (*self._gone, *(p for p, _ in self._known or ())) if id(p) in left)
+        self.parameters, self._known = trainable(self.model), now
+        untrained = [name for name, p in self.parameters.items() if id(p) not in held]
+        if not self._told.issuperset(untrained):
+            self._told |= set(untrained)
+            warn_of_untrained(untrained)
+
+    def _follow_memory(self) -> None:
+        """Samples that another learner left in the memory are of tasks before this learner's first."""
+        if self._is_new and self.memory is not None and len(self.memory):
+            self.task = max(self.task, int(self.memory.tasks.max()) + 1)
+        self._is_new = False
+
+    def _beside(self) -> dict[str, Tensor]:
+        """Parameters that the optimiser trains and that are neither the model's nor a loss module's: those of a loss function, say."""
+        known = list(self.model.parameters())
+        known += self.loss_fn.parameters() if isinstance(self.loss_fn, nn.Module) else []
+        others = {id(p): p for p in optimized(self.optimizer)}
+        for parameter in known:
+            others.pop(id(parameter), None)
+        return {str(place): parameter for place, parameter in enumerate(others.values())}
 
     # What a method fills in
 

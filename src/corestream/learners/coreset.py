@@ -10,7 +10,7 @@ from ..counts import check_counts
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..selection.scores import in_mode
 from ..states import part_of, prefixed
-from .finetune import rows
+from .finetune import valid_positions
 from .rehearsal import Rehearsal
 
 
@@ -41,7 +41,7 @@ class Coreset(Rehearsal):
         self.candidates.clear()
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
-        self.candidates.add(samples, rows(valid), self.generator)
+        self.candidates.add(samples, valid_positions(valid), self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         kept = self.candidates.kept()

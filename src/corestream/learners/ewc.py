@@ -13,9 +13,9 @@ from ..gradients.per_sample import compute_dtype
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
 from ..states import part_of, prefixed
-from .finetune import Finetune, rows
+from .finetune import Finetune, valid_positions
 
-AT_ONCE = 100  # samples; batches as small as the stream's would make the Fisher slow
+FISHER_BATCH = 100  # samples; batches as small as the stream's would make the Fisher slow
 
 
 class EWC(Finetune):
@@ -70,7 +70,7 @@ class EWC(Finetune):
         return torch.stack(parts).sum()
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
-        self.candidates.add(samples, rows(valid), self.generator)
+        self.candidates.add(samples, valid_positions(valid), self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         for name, fisher in self._fisher(self._kept() if data is None else data).items():
@@ -96,9 +96,9 @@ class EWC(Finetune):
 
     def _kept(self) -> Iterable[Any]:
         kept = self.candidates.kept()
-        for start in range(0, 0 if kept is None else len(kept), AT_ONCE):
+        for start in range(0, 0 if kept is None else len(kept), FISHER_BATCH):
             assert kept is not None
-            part = kept[start : start + AT_ONCE]
+            part = kept[start : start + FISHER_BATCH]
             yield (part.inputs, part.targets)
 
     def _state(self) -> dict[str, Tensor]:
@@ -120,7 +120,7 @@ def _joined(data: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:
     waiting: list[tuple[Inputs, Tensor]] = []
     for x, y, *task in data:
         waiting.append(((x, *task) if task else x, y))
-        if sum(len(y) for _, y in waiting) >= AT_ONCE:
+        if sum(len(y) for _, y in waiting) >= FISHER_BATCH:
             yield join_batches(waiting)
             waiting = []
     if waiting:

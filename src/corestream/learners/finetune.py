@@ -61,6 +61,6 @@ class Finetune(Learner):
         """What becomes of the samples just trained on."""
 
 
-def rows(valid: Tensor) -> Tensor:
+def valid_positions(valid: Tensor) -> Tensor:
     """The positions of the valid samples; −1 stands for those that are not."""
     return torch.where(valid, torch.arange(len(valid), device=valid.device), -1)

@@ -3,18 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..counts import check_counts
-from ..gradients.calling import LossFn
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..states import prefixed
 from .base import Learner
 from .mode_connectivity import connect
 from .ocs import OCS
 from .optimized import optimized
-from .uniform import Uniform
+from .uniform import RandomMemory
 
 
 class Connected(Learner):
@@ -25,11 +23,16 @@ class Connected(Learner):
     memory: ReplayMemory
     candidates: Reservoir
     replay: int
-    path_steps: int
-    path_points: int
-    path_lr: float
 
-    def _begin(self, path_steps: int, path_points: int, path_lr: float) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        path_steps: int = 200,
+        path_points: int = 5,
+        path_lr: float = 0.01,
+        **shared: Any,
+    ) -> None:
+        super().__init__(*args, **shared)
         check_counts(path_steps=path_steps, path_points=path_points)
         if path_lr <= 0:
             raise ValueError(f"path_lr must be above 0, got {path_lr}")
@@ -73,37 +76,8 @@ class Connected(Learner):
             value.copy_(state[f"solution.{name}"])
 
 
-class MCSGD(Connected, Uniform):
+class MCSGD(Connected, RandomMemory):
     """Plain SGD on each task, a random memory, and the paths."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        memory: ReplayMemory,
-        *,
-        k: int | None = None,
-        replay: int = 10,
-        candidates: int = 1000,
-        path_steps: int = 200,
-        path_points: int = 5,
-        path_lr: float = 0.01,
-        loss_fn: LossFn | None = None,
-        lr_decay: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(
-            model,
-            optimizer,
-            memory,
-            k=k,
-            replay=replay,
-            candidates=candidates,
-            loss_fn=loss_fn,
-            lr_decay=lr_decay,
-            generator=generator,
-        )
-        self._begin(path_steps, path_points, path_lr)
 
     def _replayed(self, samples: Samples) -> Samples | None:
         return None
@@ -111,17 +85,3 @@ class MCSGD(Connected, Uniform):
 
 class MCSGDOCS(Connected, OCS):
     """OCS chooses what is trained on and remembered; the paths are the same."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        memory: ReplayMemory,
-        *,
-        path_steps: int = 200,
-        path_points: int = 5,
-        path_lr: float = 0.01,
-        **shared: Any,
-    ) -> None:
-        super().__init__(model, optimizer, memory, **shared)
-        self._begin(path_steps, path_points, path_lr)

@@ -108,15 +108,22 @@ class OCS(KeepsPicks):
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         self._check_fill(inputs, targets)
-        reference, replayed = self._draw()
+        step, remembered = self._take_step(inputs, targets, *self._draw())
+        self._remember(inputs, targets, ids, remembered)
+        self._steps += 1
+        return step
+
+    def _take_step(
+        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
+    ) -> tuple[Step, Tensor]:
+        """Pick and update; returns with the step the positions of the memory's candidates, −1 for none."""
         step = None
         if self._in_one_pass():
             step = self._learn_in_one_pass(inputs, targets, reference, replayed)
         if step is None:
             step = self._learn_in_two_passes(inputs, targets, reference, replayed)
-        self._remember(inputs, targets, ids, step)
-        self._steps += 1
-        return step
+        assert step.picked is not None
+        return step, step.picked
 
     def _in_one_pass(self) -> bool:
         coupled = self._coupled or is_batch_coupled(self.model)
@@ -124,13 +131,18 @@ class OCS(KeepsPicks):
             module.training != (self.score_mode == "train") for module in self.model.modules()
         )
         needs_two = coupled or other_mode or self._does_more()
-        if self.single_pass is True and needs_two:
+        if needs_two:
+            self._refuse_single_pass()
+        return self.single_pass is not False and not needs_two
+
+    def _refuse_single_pass(self) -> None:
+        """An error where one pass was asked for, and two are needed."""
+        if self.single_pass is True:
             raise ValueError(
                 "single_pass=True: samples depend on each other or change the model's buffers, score_mode is not the mode the model trains "
                 "in, or the update has hooks, sparse gradients or parameters beside the model's, so that the gradients of selection are "
                 "not those of the update; give single_pass='auto' or False"
             )
-        return self.single_pass is not False and not needs_two
 
     def _does_more(self) -> bool:
         """Whether an ordinary backward pass does more than give the model's parameters their gradients: it calls hooks, reaches what the
@@ -169,10 +181,10 @@ class OCS(KeepsPicks):
         x, y = join_batches(parts)
         self._coupled = not self._stand_alone(x, y)
         if not self._coupled:
-            grads = capture(self.model, self.loss_fn, x, y, len(y), self.parameters, self.max_bytes)
+            grads = capture(self.model, self.loss_fn, x, y, self.parameters, self.max_bytes)
             self._coupled = grads.coupled
         if self._coupled:
-            self._in_one_pass()  # which may have been asked for
+            self._refuse_single_pass()
             return None
         if grads.unused == self.parameters.keys():
             raise ValueError("the losses depend on no parameter of the model that learns")

@@ -15,10 +15,10 @@ from ..memory.balance import balanced, groups
 from ..selection.herding import herding_per_class
 from ..selection.scores import MODES, in_mode
 from ..states import part_of, prefixed
-from .base import Learner, Step, check_memory
+from .base import Learner, check_memory
 from .bilevel import check_classes, check_outputs, tangent_coreset
 from .features import features
-from .worth import AT_ONCE, worth_among, worth_by_task, worth_task_by_task
+from .worth import PASS_SIZE, worth_among, worth_by_task, worth_task_by_task
 
 RANKING = ("herding", "bilevel")  # ways to fill the memory that put candidates in an order when a task ends
 FILLS = ("random", "score", *RANKING)
@@ -76,13 +76,12 @@ class KeepsPicks(Learner):
             with in_mode(self.model, "eval"), unchanged_buffers(self.model):
                 features(self.model, inputs)
 
-    def _remember(self, inputs: Inputs, targets: Tensor, ids: Tensor | None, step: Step) -> None:
-        assert step.picked is not None
+    def _remember(self, inputs: Inputs, targets: Tensor, ids: Tensor | None, picked: Tensor) -> None:
         samples = Samples.of(inputs, targets, self.task, ids)
         if self.task_free:
-            self._join_memory(samples[step.picked[step.picked >= 0]])
+            self._join_memory(samples[picked[picked >= 0]])
         else:
-            self.candidates.add(samples, step.picked, self.generator)
+            self.candidates.add(samples, picked, self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         """Fill the memory from the candidates, J/t a task, and shrink the older tasks: to the best S + V of what they hold, or to what
@@ -111,7 +110,7 @@ class KeepsPicks(Learner):
     def _worth_of_kept(self) -> Tensor:
         """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""
         with in_mode(self.model, self.score_mode):
-            if is_batch_coupled(self.model) or len(self.memory) > AT_ONCE:
+            if is_batch_coupled(self.model) or len(self.memory) > PASS_SIZE:
                 return self._worth_task_by_task()
             kept = self.memory.samples
             grads = self._gradients(kept.inputs, kept.targets, self._wanted)
@@ -157,7 +156,7 @@ class KeepsPicks(Learner):
 
     def _gradients(self, inputs: Inputs, targets: Tensor, wanted: dict[str, Tensor]) -> PerSampleGradients:
         with unchanged_buffers(self.model):
-            return capture(self.model, self.loss_fn, inputs, targets, len(targets), wanted, self.max_bytes)
+            return capture(self.model, self.loss_fn, inputs, targets, wanted, self.max_bytes)
 
     def _state(self) -> dict[str, Tensor]:
         kept = prefixed("candidates.", self.candidates.state_dict())

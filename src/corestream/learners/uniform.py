@@ -1,9 +1,10 @@
 """Uniform sampling: random samples are trained on and remembered, whatever their class."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..memory import Samples
+from ..gradients.calling import LossFn
+from ..memory import ReplayMemory, Samples
 from .coreset import Coreset
 
 
@@ -13,3 +14,32 @@ class Uniform(Coreset):
     def choose(self, samples: Samples, k: int) -> Tensor:
         chance = torch.rand(len(samples), generator=self.generator, device=self.device)
         return chance.topk(min(k, len(samples))).indices
+
+
+class RandomMemory(Uniform):
+    """Uniform's memory for methods that replay in another way: λ and adaptation mean nothing to them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        memory: ReplayMemory,
+        *,
+        k: int | None = None,
+        replay: int = 10,
+        candidates: int = 1000,
+        loss_fn: LossFn | None = None,
+        lr_decay: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            optimizer,
+            memory,
+            k=k,
+            replay=replay,
+            candidates=candidates,
+            loss_fn=loss_fn,
+            lr_decay=lr_decay,
+            generator=generator,
+        )

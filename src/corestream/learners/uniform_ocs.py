@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..gradients.calling import Inputs
+from ..memory import Samples
 from ..selection.scores import score, top
 from .base import Step
 from .ocs import OCS
@@ -12,8 +13,9 @@ from .ocs import OCS
 class UniformOCS(OCS):
     """The update is on k random samples of the batch; the k that OCS would pick are the memory's candidates."""
 
-    def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
-        reference, replayed = self._draw()
+    def _take_step(
+        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
+    ) -> tuple[Step, Tensor]:
         scores = score(
             self.model,
             self.loss_fn,
@@ -29,6 +31,4 @@ class UniformOCS(OCS):
         picked = chance.topk(min(self.k, len(targets))).indices
         loss = self._train_on(picked, inputs, targets, reference, replayed)
         remembered = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
-        self._remember(inputs, targets, ids, Step(self, loss, remembered))
-        self._steps += 1
-        return Step(self, loss, picked, scores)
+        return Step(self, loss, picked, scores), remembered

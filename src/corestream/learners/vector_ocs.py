@@ -16,8 +16,9 @@ from .ocs import OCS
 class InputOCS(OCS):
     """S, V and A are cosines of the inputs themselves."""
 
-    def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
-        reference, replayed = self._draw()
+    def _take_step(
+        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
+    ) -> tuple[Step, Tensor]:
         compared = None if reference is None else self._vectors(reference.inputs)
         criteria = vector_criteria(self._vectors(inputs), compared)
         assert criteria.finite is not None
@@ -27,10 +28,7 @@ class InputOCS(OCS):
         chance = torch.where(criteria.finite, chance, -torch.inf)
         picked = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
         loss = self._train_on(picked, inputs, targets, reference, replayed)
-        step = Step(self, loss, picked, scores)
-        self._remember(inputs, targets, ids, step)
-        self._steps += 1
-        return step
+        return Step(self, loss, picked, scores), picked
 
     def _vectors(self, inputs: Inputs) -> Tensor:
         return raw_inputs(inputs)

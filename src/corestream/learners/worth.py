@@ -12,20 +12,20 @@ from ..repeating import repeat
 from ..selection.criteria import criteria_in_parts, gradient_criteria, gram_criteria
 from ..selection.scores import weigh
 
-AT_ONCE = 250  # samples of one pass
+PASS_SIZE = 250  # samples of one pass
 
 
 def worth_among(samples: Samples, gradients: Callable[[Samples], PerSampleGradients]) -> Tensor:
     """S + V of each among all. Many are taken in parts, each of them passed through twice with the same random draws."""
-    if len(samples) <= AT_ONCE:
+    if len(samples) <= PASS_SIZE:
         return weigh(gradient_criteria(gradients(samples)), 0.0).total
     device = samples.targets.device
     state = random_state(device)
 
     def parts() -> Iterator[PerSampleGradients]:
         draw_again(device, state)
-        for start in range(0, len(samples), AT_ONCE):
-            yield gradients(samples[start : start + AT_ONCE])
+        for start in range(0, len(samples), PASS_SIZE):
+            yield gradients(samples[start : start + PASS_SIZE])
 
     return weigh(criteria_in_parts(parts), 0.0).total
 
@@ -54,7 +54,7 @@ def worth_task_by_task(memory: ReplayMemory, among: Callable[[Samples], Tensor])
             worth.index_copy_(0, rows, among(samples[rows]).double())
             at.add_(1)
 
-        if table.shape[1] <= AT_ONCE:
+        if table.shape[1] <= PASS_SIZE:
             repeat(work, len(alike), wait=True)
         else:  # in parts, which cannot be captured: they set a generator back
             for _ in alike:

@@ -67,11 +67,11 @@ class ReplayMemory:
         self._kept: Samples | None = None
         self._smallest_share = 0  # samples of the task that has the fewest
         self._reservoir = Reservoir(capacity) if policy == "reservoir" else None
-        self._passed = 0  # samples the reservoir holds
+        self._held = 0  # samples in the reservoir
 
     def __len__(self) -> int:
         if self._reservoir is not None:
-            return self._passed
+            return self._held
         return 0 if self._kept is None else len(self._kept)
 
     @property
@@ -140,7 +140,7 @@ class ReplayMemory:
                 f"add is for policy='reservoir', and this memory has policy={self.policy!r}: use store"
             )
         self._reservoir.add(samples, torch.arange(len(samples), device=samples.targets.device), generator)
-        self._passed = min(self._passed + len(samples), self.capacity)
+        self._held = min(self._held + len(samples), self.capacity)
 
     def store(
         self,
@@ -278,7 +278,7 @@ class ReplayMemory:
         state = {
             "capacity": torch.tensor(self.capacity),
             "policy": torch.tensor(POLICIES.index(self.policy)),
-            "passed": torch.tensor(self._passed),
+            "passed": torch.tensor(self._held),
         }
         held, prefix = (
             (self._kept, "samples.") if self._reservoir is None else (self._reservoir, "reservoir.")
@@ -297,7 +297,7 @@ class ReplayMemory:
             raise ValueError(
                 f"this memory has policy={self.policy!r}, and the state is of one with {saved!r}"
             )
-        self._passed = int(state["passed"])
+        self._held = int(state["passed"])
         if self._reservoir is not None:
             self._reservoir.load_state_dict(part_of(state, "reservoir."))
             return

@@ -26,7 +26,7 @@ def launch_all(graph: torch.cuda.CUDAGraph, times: int) -> None:
         graph.replay()
 
 
-class Place:
+class LaneContext:
     """Where a lane works: its CUDA stream, a state of torch's own generator that no other lane draws from, memory for its graphs.
 
     `launch` is how a graph is launched many times, now or before the lane's next part.
@@ -147,14 +147,14 @@ def _advance(order: Tensor, at: Tensor, span: Tensor) -> Tensor:
 class CapturedStep:
     """A run's step, or a row of them, as a CUDA graph, from the choice of the batch on."""
 
-    def __init__(self, run: Run, place: Place, cursor: Cursor, size: int, steps: int = 1) -> None:
+    def __init__(self, run: Run, context: LaneContext, cursor: Cursor, size: int, steps: int = 1) -> None:
         self.steps = steps
 
         def work() -> None:
             for _ in range(steps):
                 run.observe(run.batch_at(cursor.next_places(size)))
 
-        self.graph = _capture(work, place, run.learner.generator)
+        self.graph = _capture(work, context, run.learner.generator)
 
 
 class CapturedEvaluations:
@@ -163,8 +163,8 @@ class CapturedEvaluations:
     Parameters stay where they are; a batch is copied to where the graph looks for it.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, context: LaneContext) -> None:
+        self._context = context
         self._held: dict[int, list[tuple[Tensor, ...]]] = {}  # by the test set's number
         self._graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...]]] = {}
         self._seen: set[tuple[torch.Size, ...]] = set()
@@ -184,8 +184,8 @@ class CapturedEvaluations:
             shapes = tuple(part.shape for part in batch)
             if shapes in self._seen and self._captured(model, shapes, batch):
                 graph, inputs = self._graphs[shapes]
-                for place, part in zip(inputs, batch, strict=True):
-                    place.copy_(part)
+                for slot, part in zip(inputs, batch, strict=True):
+                    slot.copy_(part)
                 graph.replay()
             else:
                 self._seen.add(shapes)
@@ -204,7 +204,7 @@ class CapturedEvaluations:
             return shapes in self._graphs
         inputs = tuple(part.clone() for part in batch)
         try:
-            self._graphs[shapes] = _capture(lambda: self._count(model, inputs), self._place), inputs
+            self._graphs[shapes] = _capture(lambda: self._count(model, inputs), self._context), inputs
             return True
         except RuntimeError as error:
             full = isinstance(error, torch.OutOfMemoryError)
@@ -222,12 +222,14 @@ def make_room() -> None:
     torch.cuda.empty_cache()
 
 
-def _capture(work: Callable[[], object], place: Place, *generators: torch.Generator) -> torch.cuda.CUDAGraph:
+def _capture(
+    work: Callable[[], object], context: LaneContext, *generators: torch.Generator
+) -> torch.cuda.CUDAGraph:
     """What the work launches, to be launched again and again; an error in it leaves the generators as they were."""
-    graph, pool = torch.cuda.CUDAGraph(), place.pool
+    graph, pool = torch.cuda.CUDAGraph(), context.pool
     for generator in generators:
         graph.register_generator_state(generator)
-    drawn_from = (*generators, place.generator)
+    drawn_from = (*generators, context.generator)
     before = [generator.clone_state() for generator in drawn_from]
     collects = gc.isenabled()
     gc.disable()  # what goes out of use would be freed in the midst of it
@@ -240,10 +242,10 @@ def _capture(work: Callable[[], object], place: Place, *generators: torch.Genera
             # it never began, or CUDA gave it up: torch's allocator and its generators go on waiting for its end
             with suppress(RuntimeError):
                 torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
-            place.forget_pool()
+            context.forget_pool()
             for generator, state in zip(drawn_from, before, strict=True):
                 generator.graphsafe_set_state(state)
-            place.take_generator()
+            context.take_generator()
         raise
     finally:
         if collects:

@@ -14,13 +14,13 @@ from corestream.errors import ConfigError
 from corestream.messages import check_name
 from corestream.streams.benchmarks.registry import Benchmark
 from corestream.streams.folder import PREFIX as FOLDER
+from corestream.streams.stream import SCENARIOS
 from corestream.studies.files import canonical, parse_json, sha256
 from corestream.studies.fingerprint import code_of, fingerprint
 from corestream.studies.values import convert
 
 FORMAT = 3  # enters the digest: raised when the same configuration no longer gives the same run
 RECORDS = ("picks", "scores")
-SCENARIOS = ("domain", "task", "class")
 SMALL_PICTURES = 16  # pixels a side; below, a folder's network is the MLP
 WIDTHS = {"mlp": 256, "resnet18": 20}
 

@@ -18,7 +18,7 @@ CHECKPOINT_SECONDS = 60.0
 REPORT_SECONDS = 0.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """How a run is made, which is no part of its digest. Only `threads` can move its numbers: another number of them adds in another
     order, and a method that picks samples may then pick others."""
@@ -61,10 +61,10 @@ class Driver:
         self.run, self.options, self.events, self.stop = run, options, events, stop
         self._report, self._loggers = report, loggers
         now = time.monotonic()
-        self._began, self._began_share = now, run.share_done
-        self._saved, self._saved_step = now, run.position.step
-        self._reported = now
-        self._task_began = now - seconds_in_task(run.folder, run.position.step)
+        self._began_at, self._began_share = now, run.share_done
+        self._saved_at, self._saved_step = now, run.position.step
+        self._reported_at = now
+        self._task_began_at = now - seconds_in_task(run.folder, run.position.step)
 
     def drive(self) -> None:
         while not self.run.finished:
@@ -75,7 +75,7 @@ class Driver:
         now = time.monotonic()
         if closed:
             self.note_task(now)
-        if closed or now - self._reported > REPORT_SECONDS:
+        if closed or now - self._reported_at > REPORT_SECONDS:
             self._tell(now, closed)
         if self.stop.signum is not None:
             self._stop(self.stop.signum)
@@ -91,12 +91,12 @@ class Driver:
         began = time.monotonic()
         self.run.check()
         self.run.save()
-        self._saved, self._saved_step = time.monotonic(), self.run.position.step
+        self._saved_at, self._saved_step = time.monotonic(), self.run.position.step
         self.events.write(
             "checkpoint",
             step=self._saved_step,
-            seconds=round(self._saved - began, 4),
-            task_seconds=round(self._saved - self._task_began, 3),
+            seconds=round(self._saved_at - began, 4),
+            task_seconds=round(self._saved_at - self._task_began_at, 3),
         )
 
     def _stop(self, signum: int) -> None:
@@ -110,7 +110,7 @@ class Driver:
 
     def _checkpoint_due(self, now: float) -> bool:
         steps, due = self.run.position.step - self._saved_step, self.options.checkpoint_steps
-        return steps >= (due or CHECKPOINT_STEPS) or now - self._saved > CHECKPOINT_SECONDS
+        return steps >= (due or CHECKPOINT_STEPS) or now - self._saved_at > CHECKPOINT_SECONDS
 
     def note_task(self, now: float) -> None:
         """Tell the log and the loggers what the closed task's tests found."""
@@ -122,23 +122,23 @@ class Driver:
             task=task,
             step=run.position.step,
             accuracies=row[: run.ledger.learned],
-            seconds=round(now - self._task_began, 3),
+            seconds=round(now - self._task_began_at, 3),
             peak_bytes=peak_bytes(torch.device(run.config.device)),
             **averages,
         )
         for logger in self._loggers:
             accuracies = {f"accuracy/task {i}": value for i, value in enumerate(row) if value is not None}
             logger.log(run.position.step, {**averages, **accuracies})
-        self._task_began = now
+        self._task_began_at = now
 
     def _tell(self, now: float, closed: bool) -> None:
-        self._reported = now
+        self._reported_at = now
         if self._report is None:
             return
         run = self.run
         share = run.share_done
         gained = share - self._began_share
-        left = (now - self._began) / gained * (1 - share) if gained > 0 else None
+        left = (now - self._began_at) / gained * (1 - share) if gained > 0 else None
         accuracy = run.ledger.averages()["average_accuracy"]
         tasks = len(run.training)
         self._report(Progress(run.position.task, tasks, run.position.step, share, left, accuracy, closed))

@@ -128,12 +128,12 @@ def _work(
     report: Report | None,
     stop: StopRequest,
 ) -> dict[str, Any]:
-    fresh = is_fresh(folder)
-    run = begin(config, folder, options, events)
+    fresh, run = is_fresh(folder), None
     try:
+        run = begin(config, folder, options, events)
         return _drive(run, options, events, report, stop)
     except (ConfigError, DataError):
-        if fresh and run.position.step == 0:
+        if fresh and (run is None or run.position.step == 0):
             discard(folder)
         raise
 
@@ -155,20 +155,14 @@ def _drive(
 def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -> Run:
     """The run of a configuration, ready for its next step: the first one, or the one after its last checkpoint.
 
-    Whoever calls holds the folder's lock. A folder that held nothing is removed where the configuration or the data are refused.
+    Whoever calls holds the folder's lock, and discards the folder of a run that is refused.
     """
-    fresh = is_fresh(folder)
-    try:
-        _settle_threads(folder, options)
-        prepare_device(config.device, config.deterministic)
-        _write_config(config, folder)
-        run = make_run(config, folder, data_dir=options.data_dir, offline=options.offline)
-        _resume(run, events)
-        return run
-    except (ConfigError, DataError):
-        if fresh:
-            discard(folder)
-        raise
+    _settle_threads(folder, options)
+    prepare_device(config.device, config.deterministic)
+    _write_config(config, folder)
+    run = make_run(config, folder, data_dir=options.data_dir, offline=options.offline)
+    _resume(run, events)
+    return run
 
 
 def is_fresh(folder: Path) -> bool:

@@ -24,7 +24,7 @@ from corestream.studies.captured import (
     CapturedEvaluations,
     CapturedStep,
     Cursor,
-    Place,
+    LaneContext,
     make_room,
 )
 from corestream.studies.config import RunConfig
@@ -38,11 +38,13 @@ from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
 
-WARM = 1  # ordinary steps before one is captured in the tasks after the first, where only the memory is new
+WARM_UP_LATER = (
+    1  # ordinary steps before one is captured in the tasks after the first, where only the memory is new
+)
 BURST = 300  # steps of one run handed to the pump at once
 ROW = 4  # steps captured in one graph: launches cost a slow host more than the card needs for a step, captures cost time as well
 BUNDLE = 8  # steps of a run that are launched at a time; two bundles are under way
-LONG = 2000  # steps of a task from which on it pays to capture a row of them
+ROW_PAYS_FROM = 2000  # steps of a task from which on it pays to capture a row of them
 STREAMS = 32  # that torch has
 PAUSE = 0.0005  # seconds until the next look, where all runs wait for the card
 # steps between checkpoints, beside those by time and at a task's end: each one waits for the card
@@ -117,7 +119,7 @@ class Lane:
         self.config, self.folder = config, out / config.digest()
         self._options, self._stop, self._watcher, self._pump = options, stop, watcher, pump
         self._resources = ExitStack()
-        self.stream, self._place = stream, Place(stream, config.seed, self._launch)
+        self.stream, self._context = stream, LaneContext(stream, config.seed, self._launch)
         self._fresh = False  # nothing was there before this run
         self._is_refused = False
         self._run: Run | None = None
@@ -138,10 +140,10 @@ class Lane:
         if (found := execute.read_accuracy(self.folder, self.config)) is not None:
             return self._ended(found)
         self._events, self._fresh = EventLog(self.folder), execute.is_fresh(self.folder)
-        with self._place.active():
+        with self._context.active():
             self._run = execute.begin(self.config, self.folder, self._options, self._events)
         if self.stream is not None:
-            self._run.evaluator = CapturedEvaluations(self._place)
+            self._run.evaluator = CapturedEvaluations(self._context)
             if self.config.record:
                 self._tell_not_captured(f"it records {', '.join(self.config.record)} at each step")
             elif not self._run.learner.capturable:
@@ -175,7 +177,7 @@ class Lane:
     def waits_for_card(self) -> bool:
         """Whether launches are under way; or a task is to be closed, for which the card must have done what it has of it."""
         closes = self._run is not None and (self._run.closes_next or self._run.is_closing)
-        return self._is_pumped() or (closes and self._place.is_busy())
+        return self._is_pumped() or (closes and self._context.is_busy())
 
     def _is_pumped(self) -> bool:
         return self._job is not None and self._job.left > 0 and self._job.error is None
@@ -189,7 +191,7 @@ class Lane:
         self._end_launches()
         if not driver.is_due() and self._replay_some(run):
             return None
-        with self._place.active():
+        with self._context.active():
             if run.finished:  # resumed from a checkpoint of its end
                 return self._finish(run)
             try:
@@ -204,7 +206,7 @@ class Lane:
             if closed:
                 self._cursor = self._row = None
                 self._captured.clear()
-                self._tries_left, self._warm_up = TRIES, WARM
+                self._tries_left, self._warm_up = TRIES, WARM_UP_LATER
             return self._finish(run) if run.finished else None
 
     def _finish(self, run: Run) -> Outcome:
@@ -258,9 +260,9 @@ class Lane:
         if steps < self._warm_up:
             return False
         try:
-            self._captured[size] = CapturedStep(run, self._place, cursor, size)
-            if size == run.batch_size and run.steps_of_task >= LONG:
-                self._row = CapturedStep(run, self._place, cursor, size, ROW)
+            self._captured[size] = CapturedStep(run, self._context, cursor, size)
+            if size == run.batch_size and run.steps_of_task >= ROW_PAYS_FROM:
+                self._row = CapturedStep(run, self._context, cursor, size, ROW)
             return True
         except RuntimeError as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -268,7 +270,7 @@ class Lane:
         # only here, where the error no longer holds on to the broken capture
         if full:
             if not self._captured:
-                self._place.forget_pool()  # with what the capture had taken
+                self._context.forget_pool()  # with what the capture had taken
             self._tries_left -= 1
             make_room()
         else:
@@ -314,7 +316,7 @@ class Lane:
 
     def _save(self, run: Run, driver: Driver) -> None:
         self._await_launches()
-        with self._place.active():
+        with self._context.active():
             if run.is_closing:
                 while not run.close_task():
                     self._await_launches()
@@ -342,7 +344,7 @@ class Lane:
         """Let go of what is on the card: the lane itself may outlive its run."""
         self._run = self._driver = self._job = self._cursor = self._row = None
         self._captured.clear()
-        self._place.forget_pool()
+        self._context.forget_pool()
         self._resources.close()
         return outcome
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from corestream.selection.scores import in_mode
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -34,9 +36,7 @@ def evaluate(model: nn.Module, batches: Iterable[Sequence[Tensor]], num_classes:
     """Accuracy over batches (x, y) or (x, y, task) in eval mode; the model's mode is restored."""
     correct: Tensor | None = None
     total: Tensor | None = None
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
+    with in_mode(model, "eval"):
         for x, y, *task in batches:
             outputs = model(x, *task)
             # NaN is the largest of a row for argmax: an output that is no number is right about nothing
@@ -46,9 +46,6 @@ def evaluate(model: nn.Module, batches: Iterable[Sequence[Tensor]], num_classes:
                 total = torch.zeros_like(correct)
             correct.scatter_add_(0, y, right)
             total.scatter_add_(0, y, torch.ones_like(y))
-    finally:
-        for module, training in modes:
-            module.training = training
     if correct is None or total is None:
         raise ValueError("batches is empty: there is nothing to evaluate on")
     return Evaluation(correct, total)

@@ -17,6 +17,8 @@ from corestream.studies.tables import Cell, Measured, Table, make_cell
 
 Place = tuple[str, str]  # row label, condition key
 
+RunKey = tuple[bytes, int]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -31,11 +33,11 @@ class Plan:
 
     def table(self, results: Iterable[Result]) -> Table:
         """The study's table from whichever of its runs the results hold."""
-        known = {(identity(result.config), result.seed): result for result in results}
+        known = {run_key(result.config): result for result in results}
         cells = {}
         for row, condition in self.study.cells():
             place = (row.label, condition.key)
-            wanted = {(identity(config.to_dict()), config.seed): config for config in self.configs[place]}
+            wanted = {run_key(config.to_dict()): config for config in self.configs[place]}
             found = [_under(known[key], config) for key, config in wanted.items() if key in known]
             where = self.study.name, condition.key, row.paper_label
             paper, reservation = paper_numbers.cell(*where), paper_numbers.reservation(*where)
@@ -71,6 +73,11 @@ def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks:
 def identity(config: Mapping[str, Any]) -> bytes:
     """Equal for results that belong into one cell of a table."""
     return canonical(shared(config))
+
+
+def run_key(config: Mapping[str, Any]) -> RunKey:
+    """Equal for two makings of the same run."""
+    return identity(config), int(config["seed"])
 
 
 def _configure(row: Row, condition: Condition, **choices: Any) -> RunConfig:

@@ -22,6 +22,7 @@ from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig
 from corestream.studies.drive import Options, Progress
 from corestream.studies.events import EventLog
+from corestream.studies.locks import LockedError
 from corestream.studies.stopping import Interrupted, StopRequest
 
 OutcomeStatus = Literal["done", "diverged", "failed", "locked"]
@@ -150,7 +151,7 @@ class _Pool:
                 result = news["result"]
                 return Outcome(config, result["status"], result["note"]), result["average_accuracy"]
             elif news["news"] == "failed":
-                status: OutcomeStatus = "locked" if news["type"] == "LockedError" else "failed"
+                status: OutcomeStatus = "locked" if news["type"] == LockedError.__name__ else "failed"
                 refused = news["type"] == ConfigError.__name__
                 return Outcome(config, status, news["error"], refused=refused), None
         if self._ending:

@@ -14,12 +14,11 @@ from corestream.studies.files import write_atomically
 from corestream.studies.formats import markdown_line
 from corestream.studies.illustrate import illustrate, note_on
 from corestream.studies.layout import HEADINGS, plus_minus
-from corestream.studies.plan import identity, make_plan
+from corestream.studies.plan import RunKey, identity, make_plan, run_key
 from corestream.studies.results import Result, read_results
 from corestream.studies.search import search_sections, settings_sections
 from corestream.studies.tables import Cell, Table, make_cell
 
-Key = tuple[bytes, int]  # what a run is, and its seed
 HEAD = """# Results
 
 Written by `corestream paper ledger` from the runs kept under `results/`. Accuracy in per cent, mean ± sample standard
@@ -54,14 +53,16 @@ def results_page(
     figures: Mapping[str, str] | None = None,
 ) -> str:
     """The page's Markdown; studies without any result are left out."""
-    notes, shown = notes or {}, set[Key]()
+    notes, shown = notes or {}, set[RunKey]()
     parts = [HEAD, notes.get("introduction", "")]
     for study in STUDIES.values():
         table = make_plan(study, range(seeds)).table(results)
-        shown |= {_key(result) for cell in table.cells.values() for result in cell.results}
+        shown |= {run_key(result.config) for cell in table.cells.values() for result in cell.results}
         if not study.is_figure and any(cell.results for cell in table.cells.values()):
             parts += [f"## {table.title}\n", notes.get(study.name, ""), *_parts(study, table)]
-    parts += _others([result for result in results if _key(result) not in shown], notes.get("others", ""))
+    parts += _others(
+        [result for result in results if run_key(result.config) not in shown], notes.get("others", "")
+    )
     if figures:
         parts.append("## Figures\n")
     for name, file in (figures or {}).items():
@@ -148,10 +149,6 @@ def _command(cell: Cell) -> str:
         return f"`{row_command(config, len(seeds))}`"
     more = ", ".join(str(seed) for seed in seeds if seed != config.seed)
     return f"`{command_of(config)}`" + (f", and with seed {more}" if more else "")
-
-
-def _key(result: Result) -> Key:
-    return identity(result.config), result.seed
 
 
 def _words(row: str, cell: Cell, metrics: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from .mixed import Mixed
 from .outer import Outer
 from .rows import Rows
 
-SMALL = 4096  # entries a sample
+SMALL_ROW = 4096  # entries a sample
 
 
 def assemble(blocks: Sequence[Block], max_bytes: int) -> list[Block]:
@@ -31,7 +31,7 @@ def _with_small_rows_joined(blocks: list[Block]) -> list[Block]:
     """A network's norms and biases are many and small: together they take one operation where each would take its own."""
     small, others = [], list[Block]()
     for block in blocks:
-        if isinstance(block, Rows) and block.flat.shape[1] <= SMALL:
+        if isinstance(block, Rows) and block.flat.shape[1] <= SMALL_ROW:
             small.append(block)
         else:
             others.append(block)
