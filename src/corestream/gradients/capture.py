@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from .backward import Backward
 from .blocks import Block
@@ -24,6 +25,7 @@ from .calling import (
     trainable,
     unwrap,
 )
+from .due import is_due
 from .general import Spoiled, general_rows, stand_ins
 from .graph import Graph
 from .identity import identity
@@ -44,9 +46,18 @@ class Reading(NamedTuple):
 
     layouts: tuple[Layout | None, ...]
     coupled: bool
+    sure: bool  # every call has shown a gradient that leaves no doubt
+
+    def contradicts(self, earlier: "Reading") -> bool:
+        """Whether samples do not lie as an earlier batch's did."""
+        lost = any(
+            now is None and then is not None for now, then in zip(self.layouts, earlier.layouts, strict=True)
+        )
+        return lost or (self.sure and self.layouts != earlier.layouts)
 
 
-Known = dict[tuple[Any, ...], Reading]
+# what was found, and how often it was asked for; None where one batch has contradicted another: then each is looked at
+Known = dict[tuple[Any, ...], tuple[Reading | None, int]]
 
 # How each model's layers lay out their samples, found once by a probe. Kept beside the model, never on it.
 _READINGS: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
@@ -67,7 +78,7 @@ def per_sample_gradients(
     trainable parameters. Working memory beyond the layers' own inputs and output gradients stays under `max_bytes`.
 
     The forward pass draws from torch's generator what the model's own would (dropout); nothing else of the model or of torch's
-    state is changed. Only where some losses are not finite and the general path would spread it, there is a second forward pass.
+    state is changed. Only where some samples are not finite and the general path would spread it, there are further forward passes.
     BatchNorm layers that would use their batch's statistics get them as constants. Layers keep their inputs, not copies: the batch must
     not be changed in place while its gradients are in use. Hooks on parameters are called on the general path alone.
     """
@@ -80,7 +91,19 @@ def per_sample_gradients(
 
 @contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Running statistics and the like are afterwards what they were; a table that has grown, which the model knows of, is left."""
+    """Running statistics and the like are afterwards what they were, and so are parameters that the forward pass replaces, or rescales
+    as an embedding with `max_norm` does. A buffer whose shape has changed is left: the model knows of it."""
+    replaceable = [
+        (module._parameters, dict(module._parameters))
+        for module in model.modules()
+        if not isinstance(module, torch.jit.ScriptModule)
+    ]
+    rescaled = [
+        (weight, weight.detach().clone())
+        for module in model.modules()
+        if getattr(module, "max_norm", None) is not None
+        and isinstance(weight := getattr(module, "weight", None), Tensor)
+    ]
     before = [
         (module, name, tensor, tensor.clone())
         for module in model.modules()
@@ -90,12 +113,16 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
+        for now_held, held in replaceable:
+            now_held.update({name: parameter for name, parameter in held.items() if name in now_held})
+        for weight, value in rescaled:
+            weight.data.copy_(value)
         for module, name, tensor, value in before:
             now = module._buffers[name] if name in module._buffers else None  # noqa: SIM401 - a scripted one has no get
             if now is None or now.shape != value.shape:
                 continue
             if tensor.layout == torch.strided:
-                # not all that changes one says so; and who counts changes need not hear of this
+                # by .data: restoring must not count as a change
                 tensor.data.copy_(value)
             module._buffers[name] = tensor
 
@@ -111,8 +138,12 @@ def capture(
     """The gradients of a checked batch; a second pass only where one sample's NaN would reach the others."""
     try:
         grads = _pass(model, loss_fn, inputs, targets, wanted, max_bytes)
-        bad = _bad_inputs(inputs) if grads.general and not grads.losses.is_cuda else None
-        if bad is None or not bool(bad.any()) or bool(bad.all()) or grads.all_finite:
+        if not grads.general or grads.losses.is_cuda or grads.all_finite:
+            return grads
+        bad = _bad_inputs(inputs)
+        if not bool(bad.any()) and isinstance(targets, Tensor):
+            bad = _bad_alone(model, loss_fn, inputs, targets, wanted, max_bytes, ~grads.finite)
+        if not bool(bad.any()) or bool(bad.all()):
             return grads
     except Spoiled as spoiled:
         bad = spoiled.bad
@@ -131,6 +162,24 @@ def _bad_inputs(inputs: Any) -> Tensor:
     return ~torch.stack(parts).all(0) if parts else torch.zeros(count, dtype=torch.bool)
 
 
+def _bad_alone(
+    model: nn.Module,
+    loss_fn: LossFn | None,
+    inputs: Any,
+    targets: Tensor,
+    wanted: dict[str, Tensor],
+    max_bytes: int,
+    suspects: Tensor,
+) -> Tensor:
+    """Samples whose gradient is not finite even without the others: a loss may be finite and have none, as a length at zero."""
+    bad = torch.zeros_like(suspects)
+    for n in suspects.nonzero().flatten().tolist():
+        twice = torch.tensor([n, n], device=targets.device)  # BatchNorm takes no sample alone
+        some = map_inputs(lambda x: x[twice], inputs)  # noqa: B023 - called at once
+        bad[n] = not _pass(model, loss_fn, some, targets[twice], wanted, max_bytes).all_finite
+    return bad
+
+
 def _pass(
     model: nn.Module,
     loss_fn: LossFn | None,
@@ -143,14 +192,16 @@ def _pass(
     dtype = compute_dtype(wanted)
     with torch.inference_mode(False), torch.enable_grad(), Recorder(model, wanted) as recorder:
         outputs = call(model, map_inputs(_ordinary, inputs))
-        losses = check_losses((loss_fn or cross_entropy)(outputs, _ordinary(targets)), len(leaves(inputs)[0]))
+        judge = cross_entropy if loss_fn is None else loss_fn
+        losses = check_losses(judge(outputs, _ordinary(targets)), len(leaves(inputs)[0]))
         if not losses.requires_grad:
             return PerSampleGradients(losses.detach().to(dtype), outputs, [], wanted, max_bytes)
         calls, recorder.calls = recorder.calls, []  # a checkpoint's second forward tells nothing new
         state = (identity(loss_fn), *recorder.modes)
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
         blocks, general, coupled = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
-    assembled = assemble(blocks, max_bytes)
+    # without their graph, which the general path has kept
+    outputs, assembled = tree_map_only(Tensor, Tensor.detach, outputs), assemble(blocks, max_bytes)
     return PerSampleGradients(
         losses.detach().to(dtype), outputs, assembled, wanted, max_bytes, general, coupled
     )
@@ -175,7 +226,8 @@ def _blocks(
     if graph.moves_samples(len(losses)):
         known = {}  # what is found of this batch holds for it alone
     backward = Backward(graph, losses, [one.edge for one in calls])
-    layouts, coupled = known.get(key) or _probe(known, key, backward, calls)
+    before = {name: Held.of(p) for name, p in wanted.items()} if graph.has_own_functions() else {}
+    layouts, coupled, _ = _reading(known, key, backward, calls)
     uncovered |= {
         name
         for one, layout in zip(calls, layouts, strict=True)
@@ -193,10 +245,42 @@ def _blocks(
             found[place] = one.rule.blocks(_seen(one, layout, gradient, len(losses), dtype, max_bytes))
 
     backward.run(torch.ones_like(losses), take, keep_graph=bool(uncovered))
+    _refuse_hidden(wanted, before)
     blocks = [block for place in sorted(found) for block in found[place]]
     if uncovered:
         blocks += general_rows(losses, {n: p for n, p in wanted.items() if n in uncovered}, dtype, max_bytes)
     return blocks, uncovered, coupled
+
+
+class Held(NamedTuple):
+    """The gradient that a parameter holds already."""
+
+    gradient: Tensor | None
+    version: int
+    copy: Tensor | None
+
+    @classmethod
+    def of(cls, parameter: Tensor) -> "Held":
+        gradient = parameter.grad
+        return cls(None, 0, None) if gradient is None else cls(gradient, gradient._version, gradient.clone())
+
+    def put_back(self, parameter: Tensor) -> bool:
+        """Whether it had to be."""
+        now = parameter.grad
+        if now is self.gradient and (now is None or now._version == self.version):
+            return False
+        parameter.grad = self.copy
+        return True
+
+
+def _refuse_hidden(wanted: dict[str, Tensor], before: dict[str, Held]) -> None:
+    """A Function that goes back through parameters by itself, as a reversible block does, leaves their gradients on them: summed over
+    the samples, and unknown to autograd."""
+    if hidden := [name for name, held in before.items() if held.put_back(wanted[name])]:
+        raise ValueError(
+            f"a torch.autograd.Function of the model computes the gradients of {', '.join(hidden)} in its own backward pass, so that "
+            "those of single samples cannot be known: let autograd do it, or freeze these parameters"
+        )
 
 
 def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor]) -> frozenset[str]:
@@ -222,8 +306,25 @@ def _pattern(one: Call, count: int) -> Pattern:
     return pattern(one.shape, one.events[1], count)
 
 
-def _probe(known: Known, key: tuple[Any, ...], backward: Backward, calls: list[Call]) -> Reading:
-    """Find each call's layout, and remember it once every call has shown a gradient that leaves no doubt."""
+def _reading(known: Known, key: tuple[Any, ...], backward: Backward, calls: list[Call]) -> Reading:
+    """Each call's layout, as it is known from earlier batches or found now. What is known is looked at again now and then, for an
+    operation that nobody has thought of may put the samples of a later batch in another order."""
+    earlier, asked = known.get(key, (None, 0))
+    if earlier is not None and not is_due(asked, backward.losses.device):
+        known[key] = earlier, asked + 1
+        return earlier
+    found = _probe(backward, calls)
+    if earlier is not None:
+        known[key] = None if found.contradicts(earlier) else earlier, asked + 1
+    elif found.sure and key not in known:
+        known[key] = found, 1
+        if len(known) > KNOWN_READINGS:
+            del known[next(iter(known))]
+    return found
+
+
+def _probe(backward: Backward, calls: list[Call]) -> Reading:
+    """Find each call's layout."""
     count = len(backward.losses)
     options = [list(candidates(_pattern(one, count))) for one in calls]
     weights = probe_weights(backward.losses)
@@ -251,12 +352,7 @@ def _probe(known: Known, key: tuple[Any, ...], backward: Backward, calls: list[C
         layout is None and open_ones and not _counts_positions(one.inputs)
         for one, layout, open_ones in zip(calls, layouts, options, strict=True)
     )
-    reading = Reading(tuple(layouts), coupled)
-    if sure:
-        known[key] = reading
-        if len(known) > KNOWN_READINGS:
-            del known[next(iter(known))]
-    return reading
+    return Reading(tuple(layouts), coupled, sure)
 
 
 def _counts_positions(inputs: Tensor) -> bool:
@@ -266,8 +362,8 @@ def _counts_positions(inputs: Tensor) -> bool:
 
 
 def _ordinary(x: Any) -> Any:
-    """A tensor made under inference_mode cannot be part of a backward pass; its copy can."""
-    return x.clone() if isinstance(x, Tensor) and x.is_inference() else x
+    """Tensors made under inference_mode cannot be part of a backward pass; their copies can."""
+    return tree_map_only(Tensor, lambda one: one.clone() if one.is_inference() else one, x)
 
 
 def _seen(

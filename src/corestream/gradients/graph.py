@@ -24,6 +24,7 @@ MOVING = frozenset(
     for name in (
         "Index", "IndexSelect", "Gather", "Sort", "Topk", "IndexPut", "IndexCopy", "IndexAdd", "Scatter", "ScatterAdd",
         "ScatterReduce", "MaskedSelect", "Cat", "Stack", "MaskedScatter", "Take", "UniqueDim", "SegmentReduce", "PackPaddedSequence",
+        "IndexReduce", "SelectScatter", "SliceScatter", "EmbeddingBag",
     )
 )  # fmt: skip
 
@@ -77,6 +78,10 @@ class Graph:
         """Whether a reentrant checkpoint is part of it, whose own graph is made only in the backward pass."""
         return any(node.name() == "CheckpointFunctionBackward" for node in self.nodes)
 
+    def has_own_functions(self) -> bool:
+        """Whether a torch.autograd.Function is part of it, whose backward pass may do anything."""
+        return any(map(_is_of_its_own, self.nodes))
+
     def moves_samples(self, count: int) -> bool:
         """Whether an operation in it may put samples in another order, or mix them. What is seen of this batch is then no rule for the
         next: its index may be another one, and a gate that is closed now may be open."""
@@ -102,10 +107,21 @@ def _may_move(node: Any, count: int) -> bool:
     name = node.name()
     return (
         (name in MOVING and _moves(node, count))
+        or name.endswith("CopySlices")  # an assignment in place, out[i] = …
+        or _is_of_its_own(node)
+        or (name.startswith("ScaledDotProduct") and not _has_a_table_for_each(node, count))
+        or (name == "EmbeddingBackward0" and not _is_parameter(node.next_functions[0][0]))
         or (name in ALONG and _goes_along_samples(node, count))
         or (name in MULTIPLYING and _multiplies_samples(node, count))
         or (name in PAIRING and _compares_samples(node, count))
         or _pairs_samples(node, count)
+    )
+
+
+def _is_of_its_own(node: Any) -> bool:
+    """Whether it is somebody's torch.autograd.Function, which may do anything; torch's own for module hooks changes nothing."""
+    return node.name() != "BackwardHookFunctionBackward" and isinstance(
+        node, torch.autograd.function.BackwardCFunction
     )
 
 

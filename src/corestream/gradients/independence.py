@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..draws import random_state
 from .calling import LossFn, call, check_losses, cross_entropy, leaves, map_inputs
 from .capture import unchanged_buffers
+from .due import is_due
 from .identity import identity
 from .recorder import uncompiled
 
@@ -27,12 +28,6 @@ _ANSWERS: WeakKeyDictionary[nn.Module, dict[Situation, tuple[bool, int]]] = Weak
 def situation(model: nn.Module, loss_fn: LossFn | None) -> Situation:
     """In another one, a loss or a layer's mode that has changed, samples may begin to depend on each other."""
     return (identity(loss_fn), *(module.training for module in model.modules()))
-
-
-def is_due(asked: int, device: torch.device) -> bool:
-    """Whether to look, after so many times. A batch of one class, or of one length, may hide what the next shows: so it is looked at the
-    first, second, fourth, eighth … time. A card would have to be waited for, and is looked at the first time alone."""
-    return asked == 0 or (device.type != "cuda" and asked & (asked + 1) == 0)
 
 
 def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) -> bool:
@@ -65,7 +60,7 @@ def look(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) ->
     """
     if len(leaves(inputs)[0]) < 2:
         return True
-    judge: LossFn = loss_fn or cross_entropy
+    judge: LossFn = cross_entropy if loss_fn is None else loss_fn
     device = leaves(inputs)[0].device
     every = torch.arange(len(leaves(inputs)[0]), device=device)
     half = (len(every) + 1) // 2

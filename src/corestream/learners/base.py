@@ -102,7 +102,8 @@ class Learner:
         if generator is None:
             generator = torch.Generator(self.device)
             generator.manual_seed(int(torch.randint(2**62, ()).item()))
-        self.loss_fn, self.lr_decay, self.generator = loss_fn or cross_entropy, lr_decay, generator
+        self.loss_fn = cross_entropy if loss_fn is None else loss_fn
+        self.lr_decay, self.generator = lr_decay, generator
         self.task = 0  # tasks ended so far
         self._spoiled = torch.zeros((), dtype=torch.bool, device=self.device)
 

@@ -14,7 +14,8 @@ from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_inputs
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture
-from ..gradients.independence import Situation, is_due, look, situation
+from ..gradients.due import is_due
+from ..gradients.independence import Situation, look, situation
 from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.scores import Scores, in_mode, require_finite, top, weigh
