@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from corestream import per_sample_gradients
-from corestream.gradients.capture import _READINGS, KNOWN_READINGS
 from corestream.gradients.identity import identity
+from corestream.gradients.reading import _READINGS, KNOWN_READINGS
 
 
 def loss(outputs, targets, centred=False, share=1.0):

@@ -1,10 +1,7 @@
 """One forward and one backward over a batch, watched layer by layer."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,42 +22,17 @@ from .calling import (
     trainable,
     unwrap,
 )
-from .due import is_due
 from .general import Spoiled, general_rows, stand_ins
 from .graph import Graph
 from .identity import identity
-from .layout import Fingerprint, Layout, Pattern, candidates, pattern, probe_weights
+from .layout import Layout
 from .per_sample import PerSampleGradients, compute_dtype
+from .reading import known_readings, pattern_of, read_layouts
 from .recorder import Call, Recorder
+from .restoring import Held, unchanged_buffers
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
-# Of a model, one for each loss and shapes seen; bounded, for a program may make a new loss at every step.
-KNOWN_READINGS = 64
-
-Prints = dict[Layout, Fingerprint]
-
-
-class Reading(NamedTuple):
-    """How each call lays out its samples, None where no way fits; and whether samples were seen to depend on each other."""
-
-    layouts: tuple[Layout | None, ...]
-    coupled: bool
-    sure: bool  # every call has shown a gradient that leaves no doubt
-
-    def contradicts(self, earlier: "Reading") -> bool:
-        """Whether samples do not lie as an earlier batch's did."""
-        lost = any(
-            now is None and then is not None for now, then in zip(self.layouts, earlier.layouts, strict=True)
-        )
-        return lost or (self.sure and self.layouts != earlier.layouts)
-
-
-# what was found, and how often it was asked for; None where one batch has contradicted another: then each is looked at
-Known = dict[tuple[Any, ...], tuple[Reading | None, int]]
-
-# How each model's layers lay out their samples, found once by a probe. Kept beside the model, never on it.
-_READINGS: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
 
 
 def per_sample_gradients(
@@ -87,44 +59,6 @@ def per_sample_gradients(
     inputs, targets, _ = check_batch(next(iter(wanted.values())).device, batch)
     with unchanged_buffers(model):
         return capture(model, loss_fn, inputs, targets, wanted, max_bytes)
-
-
-@contextmanager
-def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Running statistics and the like are afterwards what they were, and so are parameters that the forward pass replaces, or rescales
-    as an embedding with `max_norm` does. A buffer whose shape has changed is left: the model knows of it."""
-    replaceable = [
-        (module._parameters, dict(module._parameters))
-        for module in model.modules()
-        if not isinstance(module, torch.jit.ScriptModule)
-    ]
-    rescaled = [
-        (weight, weight.detach().clone())
-        for module in model.modules()
-        if getattr(module, "max_norm", None) is not None
-        and isinstance(weight := getattr(module, "weight", None), Tensor)
-    ]
-    before = [
-        (module, name, tensor, tensor.clone())
-        for module in model.modules()
-        for name, tensor in module._buffers.items()
-        if tensor is not None
-    ]
-    try:
-        yield
-    finally:
-        for now_held, held in replaceable:
-            now_held.update({name: parameter for name, parameter in held.items() if name in now_held})
-        for weight, value in rescaled:
-            weight.data.copy_(value)
-        for module, name, tensor, value in before:
-            now = module._buffers[name] if name in module._buffers else None  # noqa: SIM401 - a scripted one has no get
-            if now is None or now.shape != value.shape:
-                continue
-            if tensor.layout == torch.strided:
-                # by .data: restoring must not count as a change
-                tensor.data.copy_(value)
-            module._buffers[name] = tensor
 
 
 def capture(
@@ -221,13 +155,13 @@ def _blocks(
     calls = [one for one in calls if one.edge.node in graph.nodes]
     uncovered = _uncovered(graph, calls, wanted)
     calls = _still_needed(calls, uncovered)
-    key = (state, graph.kinds(), *((one.label, *_pattern(one, len(losses))) for one in calls))
-    known = _READINGS.setdefault(model, {})
+    key = (state, graph.kinds(), *((one.label, *pattern_of(one, len(losses))) for one in calls))
+    known = known_readings(model)
     if graph.moves_samples(len(losses)):
         known = {}  # what is found of this batch holds for it alone
     backward = Backward(graph, losses, [one.edge for one in calls])
     before = {name: Held.of(p) for name, p in wanted.items()} if graph.has_own_functions() else {}
-    layouts, coupled, _ = _reading(known, key, backward, calls)
+    layouts, coupled, _ = read_layouts(known, key, backward, calls)
     uncovered |= {
         name
         for one, layout in zip(calls, layouts, strict=True)
@@ -250,27 +184,6 @@ def _blocks(
     if uncovered:
         blocks += general_rows(losses, {n: p for n, p in wanted.items() if n in uncovered}, dtype, max_bytes)
     return blocks, uncovered, coupled
-
-
-class Held(NamedTuple):
-    """The gradient that a parameter holds already."""
-
-    gradient: Tensor | None
-    version: int
-    copy: Tensor | None
-
-    @classmethod
-    def of(cls, parameter: Tensor) -> "Held":
-        gradient = parameter.grad
-        return cls(None, 0, None) if gradient is None else cls(gradient, gradient._version, gradient.clone())
-
-    def put_back(self, parameter: Tensor) -> bool:
-        """Whether it had to be."""
-        now = parameter.grad
-        if now is self.gradient and (now is None or now._version == self.version):
-            return False
-        parameter.grad = self.copy
-        return True
 
 
 def _refuse_hidden(wanted: dict[str, Tensor], before: dict[str, Held]) -> None:
@@ -300,65 +213,6 @@ def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor]) -> fr
 def _still_needed(calls: list[Call], uncovered: frozenset[str]) -> list[Call]:
     left = [one.without(uncovered) for one in calls]
     return [one for one in left if one.names]
-
-
-def _pattern(one: Call, count: int) -> Pattern:
-    return pattern(one.shape, one.events[1], count)
-
-
-def _reading(known: Known, key: tuple[Any, ...], backward: Backward, calls: list[Call]) -> Reading:
-    """Each call's layout, as it is known from earlier batches or found now. What is known is looked at again now and then, for an
-    operation that nobody has thought of may put the samples of a later batch in another order."""
-    earlier, asked = known.get(key, (None, 0))
-    if earlier is not None and not is_due(asked, backward.losses.device):
-        known[key] = earlier, asked + 1
-        return earlier
-    found = _probe(backward, calls)
-    if earlier is not None:
-        known[key] = None if found.contradicts(earlier) else earlier, asked + 1
-    elif found.sure and key not in known:
-        known[key] = found, 1
-        if len(known) > KNOWN_READINGS:
-            del known[next(iter(known))]
-    return found
-
-
-def _probe(backward: Backward, calls: list[Call]) -> Reading:
-    """Find each call's layout."""
-    count = len(backward.losses)
-    options = [list(candidates(_pattern(one, count))) for one in calls]
-    weights = probe_weights(backward.losses)
-    plain, weighted = [{} for _ in calls], [{} for _ in calls]  # type: list[Prints], list[Prints]
-
-    def print_into(prints: list[Prints]) -> Callable[[int, Tensor], None]:
-        def take(place: int, gradient: Tensor) -> None:
-            event = calls[place].events[1]
-            prints[place] = {o: Fingerprint.of(o.samples(gradient, count, event)) for o in options[place]}
-
-        return take
-
-    backward.run(torch.ones_like(weights), print_into(plain), keep_graph=True)
-    backward.run(weights, print_into(weighted), keep_graph=True)
-    tol = max((print_.tolerance for prints in plain for print_ in prints.values()), default=0.0)
-    layouts: list[Layout | None] = []
-    sure = True
-    for before, after, open_ones in zip(plain, weighted, options, strict=True):
-        fitting = [o for o in open_ones if o not in before or before[o].fits(after[o], weights, tol)]
-        layouts.append(fitting[0] if fitting else None)
-        shown = all(print_.any() for print_ in before.values()) and len(before) == len(open_ones)
-        sure = sure and shown and (len(fitting) < 2 or count == 1)
-    # samples lie in one of the known ways, and yet the gradient of none is its own loss's alone
-    coupled = any(
-        layout is None and open_ones and not _counts_positions(one.inputs)
-        for one, layout, open_ones in zip(calls, layouts, options, strict=True)
-    )
-    return Reading(tuple(layouts), coupled, sure)
-
-
-def _counts_positions(inputs: Tensor) -> bool:
-    """Whether an embedding's input is 0, 1, 2, …, as that of positions is: all samples share its rows, and none is one's own."""
-    whole = not inputs.is_floating_point() and inputs.numel() > 0
-    return whole and torch.equal(inputs.flatten(), torch.arange(inputs.numel()).to(inputs))
 
 
 def _ordinary(x: Any) -> Any:

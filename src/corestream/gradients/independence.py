@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ..draws import random_state
 from .calling import LossFn, call, check_losses, cross_entropy, leaves, map_inputs
-from .capture import unchanged_buffers
 from .due import is_due
 from .identity import identity
 from .recorder import uncompiled
+from .restoring import unchanged_buffers
 
 Situation = tuple[Any, ...]
 KNOWN_ANSWERS = 64  # of a model

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from ..gradients.calling import Inputs, call
-from ..gradients.capture import DEFAULT_MAX_BYTES, unchanged_buffers
+from ..gradients.capture import DEFAULT_MAX_BYTES
+from ..gradients.restoring import unchanged_buffers
 from ..memory import ReplayMemory, Samples
 from ..selection.bilevel import RIDGE, bilevel
 from ..selection.kernels import ntk, rbf

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from ..counts import check_counts
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, Parameters, trainable
-from ..gradients.capture import capture, unchanged_buffers
+from ..gradients.capture import capture
+from ..gradients.restoring import unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
 from ..selection.herding import herding_per_class

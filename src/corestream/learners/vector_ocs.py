@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..gradients.calling import Inputs
-from ..gradients.capture import unchanged_buffers
+from ..gradients.restoring import unchanged_buffers
 from ..memory import Samples
 from ..selection.criteria import vector_criteria
 from ..selection.scores import in_mode, top, weigh
