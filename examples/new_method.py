@@ -1,8 +1,7 @@
 """A method of your own in one file: remember, and replay, the samples that the model finds hardest."""
 
-import torch
-
 import corestream
+import torch
 from corestream import learners, models
 from corestream.learners import Coreset, Method
 from corestream.learners.settings import CoresetSettings

@@ -3,12 +3,11 @@
 python examples/own_dataset.py
 """
 
+import corestream
 import torch
+from corestream.streams import from_dataset
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-
-import corestream
-from corestream.streams import from_dataset
 
 
 class Drifting(Dataset[tuple[Tensor, int]]):

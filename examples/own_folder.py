@@ -8,12 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import corestream
 import torch
+from corestream.streams import from_folder
 from PIL import Image, ImageDraw
 from torch import nn
-
-import corestream
-from corestream.streams import from_folder
 
 SHAPES = {  # how Pillow draws it, how wide it is, in which style
     "bar": ("rectangle", 6, {"fill": "white"}),

@@ -3,12 +3,11 @@
 python examples/own_tensors.py
 """
 
+import corestream
 import torch
+from corestream.streams import from_tensors
 from sklearn.datasets import load_digits
 from torch import nn
-
-import corestream
-from corestream.streams import from_tensors
 
 torch.manual_seed(0)
 digits = load_digits()

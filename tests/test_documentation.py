@@ -17,6 +17,7 @@ from corestream.studies.catalogue import INCREMENTAL, MEASURED, STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 KNOWN = ("python", "sh", "sh slow", "toml", "text")
 CUT_DOWN = "--benchmark rotated-digits --tasks 2 --seeds 1 --offline --device cpu --out runs"
@@ -99,6 +100,20 @@ def test_a_command_of_the_study_runs(command: str, tmp_path: Path) -> None:
             pytest.skip("CORESTREAM_DATA names no folder with TinyImageNet")
         rest = "--methods '[1]' --tasks 1 --seeds 1 --offline --device cpu --out runs"
     run(["sh", "-c", f"{command} {rest}"], tmp_path)
+
+
+@pytest.mark.parametrize("place", [*PAGES, *EXAMPLES], ids=lambda place: place.name)
+def test_corestream_is_imported_before_torch(place: Path) -> None:
+    """Otherwise its setting for busy machines comes too late."""
+    bodies = (
+        [place.read_text()]
+        if place in EXAMPLES
+        else [block.body for block in blocks(place) if block.kind == "python"]
+    )
+    imported = [
+        name for body in bodies for name in re.findall(r"^(?:import|from) (corestream|torch)\b", body, re.M)
+    ]
+    assert "torch" not in imported[:1], f"{place.name} imports torch first"
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
