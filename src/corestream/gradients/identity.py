@@ -34,7 +34,7 @@ def identity(loss: Any, depth: int = DEPTH) -> Hashable:
 
 
 def _given(value: Any, depth: int) -> Hashable:
-    """Arguments and defaults, which are said by somebody."""
+    """Arguments and defaults, which the caller chose."""
     if isinstance(value, tuple | list):
         return (type(value), *(_given(one, depth) for one in value))
     if isinstance(value, dict):

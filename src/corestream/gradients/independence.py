@@ -26,7 +26,7 @@ _ANSWERS: WeakKeyDictionary[nn.Module, dict[Situation, tuple[bool, int]]] = Weak
 
 
 def situation(model: nn.Module, loss_fn: LossFn | None) -> Situation:
-    """In another one, a loss or a layer's mode that has changed, samples may begin to depend on each other."""
+    """What the answer depends on: the loss, and every layer's mode. When one changes, samples may begin to depend on each other."""
     return (identity(loss_fn), *(module.training for module in model.modules()))
 
 

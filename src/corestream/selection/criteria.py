@@ -18,7 +18,7 @@ from ..gradients import PerSampleGradients
 from ..gradients.precision import full_precision
 
 ROUTES = ("auto", "gram", "linear")
-IN_PARTS = 1.5  # how many multiplications of one table cost as much as one in several smaller steps
+IN_PARTS = 1.5  # a multiplication in one large product costs so much less than one in several small products
 
 
 class Criteria(NamedTuple):
