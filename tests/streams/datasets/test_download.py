@@ -1,10 +1,14 @@
+import errno
 import hashlib
 import io
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import pytest
@@ -106,14 +110,67 @@ def test_a_file_without_a_known_checksum_is_not_fetched(mirror: str, tmp_path: P
     assert Mirror.asked == []
 
 
-def test_an_archive_is_unpacked_and_not_kept(mirror: str, publisher, tmp_path: Path) -> None:
+@pytest.fixture
+def tar_set(mirror: str, publisher) -> Source:
     archive = publisher.tar("a.tar.gz", {"cifar/train": b"abc", "cifar/meta": b"d"}).read_bytes()
     Mirror.files = {"/a.tar.gz": archive}
     download = Download("a.tar.gz", (f"{mirror}/a.tar.gz",), md5(archive), unpack="cifar")
     files = {"cifar/train": "", "cifar/meta": ""}
-    source = Source("cifar", "", SOURCES["digits"].read, files=files, downloads=(download,))
-    fetch_here(source, tmp_path / "to")
-    assert sorted(path.name for path in (tmp_path / "to").rglob("*") if path.is_file()) == ["meta", "train"]
+    return Source("cifar", "", SOURCES["digits"].read, files=files, downloads=(download,))
+
+
+def names_under(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_an_archive_is_unpacked_and_not_kept(tar_set: Source, tmp_path: Path) -> None:
+    fetch_here(tar_set, tmp_path / "to")
+    assert names_under(tmp_path / "to") == ["meta", "train"]
+
+
+def test_what_is_there_of_an_archive_is_left_alone(tar_set: Source, tmp_path: Path) -> None:
+    (tmp_path / "cifar").mkdir()
+    (tmp_path / "cifar/train").write_bytes(b"a sample")
+    fetch_here(tar_set, tmp_path)
+    assert (tmp_path / "cifar/train").read_bytes() == b"a sample"
+    assert (tmp_path / "cifar/meta").read_bytes() == b"d"
+
+
+def test_of_several_that_fetch_at_once_one_downloads(tar_set: Source, tmp_path: Path) -> None:
+    with ThreadPool(4) as pool:
+        fetched = pool.map(lambda _: fetch_here(tar_set, tmp_path / "to"), range(4), chunksize=1)
+    assert sorted(map(len, fetched)) == [0, 0, 0, 1]
+    assert Mirror.asked == ["/a.tar.gz"]
+    assert names_under(tmp_path / "to") == ["meta", "train"]
+
+
+def test_a_drive_without_locks_is_fetched_into(
+    tar_set: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    fetch_here(tar_set, tmp_path / "drive")
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    fetch_here(tar_set, tmp_path / "windows")
+    assert names_under(tmp_path / "drive") == names_under(tmp_path / "windows") == ["meta", "train"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(mirror: str, tmp_path: Path) -> None:
+    (tmp_path / "set").write_text("a file")
+    with pytest.raises(DataError, match=r"set: the folder cannot be made \(File exists\)"):
+        fetch_here(one_file(f"{mirror}/first"), tmp_path)
+
+
+def test_a_fetched_file_may_be_read_by_those_the_umask_allows(mirror: str, tmp_path: Path) -> None:
+    Mirror.files = {"/first": b"content"}
+    before = os.umask(0o027)
+    try:
+        fetch_here(one_file(f"{mirror}/first"), tmp_path)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "set/file").stat().st_mode & 0o777 == 0o640
 
 
 def test_files_already_there_are_left_alone(mirror: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -81,7 +80,7 @@ def tar_members(path: Path, limit: int) -> Iterator[tuple[PurePosixPath, bytes]]
 
 
 def extract_tar(path: Path, target: Path, folder: str) -> None:
-    """Unpack `folder` of the archive as `target/folder`, all of it or nothing."""
+    """Unpack `folder` of the archive as `target/folder`, all of it or nothing; files already there stay as they are."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as temporary:
         for name, data in tar_members(path, MAX_UNPACKED):
@@ -96,7 +95,6 @@ def extract_tar(path: Path, target: Path, folder: str) -> None:
             raise Damaged(path, f"holds no folder {folder!r}")
         (target / folder).mkdir(exist_ok=True)
         for file in unpacked.iterdir():
-            if file.is_file():
-                os.replace(file, target / folder / file.name)
-            else:
-                shutil.rmtree(file)
+            destination = target / folder / file.name
+            if file.is_file() and not destination.is_file():
+                os.replace(file, destination)

@@ -1,6 +1,9 @@
 """Fetching a file: publisher first, mirrors after, by https, kept only when its checksum is the known one."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,38 @@ TIMEOUT_SECONDS = 30
 
 def fetch(source: Source, root: Path, *, schemes: tuple[str, ...] = ("https",)) -> list[Path]:
     """Get what is missing of a dataset. The files already there stay as they are."""
-    missing = set(source.missing(root))
     fetched = []
     for download in source.downloads:
-        made = [file for file in missing if file == download.path or file.startswith(f"{download.unpack}/")]
-        if made:
-            fetched.append(_fetch_one(download, root, schemes))
+        with _alone_in((root / download.path).parent):
+            missing = source.missing(root)  # asked in our turn: another process may have fetched them
+            if any(file == download.path or file.startswith(f"{download.unpack}/") for file in missing):
+                fetched.append(_fetch_one(download, root, schemes))
     return fetched
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time fetches into a folder; the lock ends with its holder.
+
+    Where nothing can be locked, as on Windows and some network drives, they fetch side by side.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: the folder cannot be made ({error.strerror})") from error
+    descriptor = None
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        pass
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _fetch_one(download: Download, root: Path, schemes: tuple[str, ...]) -> Path:
@@ -34,7 +62,7 @@ def _fetch_one(download: Download, root: Path, schemes: tuple[str, ...]) -> Path
             continue
         if download.unpack:
             extract_tar(target, root, download.unpack)
-            target.unlink()
+            target.unlink(missing_ok=True)  # without a lock, another process may have been first
         return target
     raise DataError(
         f"{download.path} could not be fetched into {root}:\n" + "\n".join(failures) + "\n"
@@ -56,10 +84,15 @@ def _retrieve(url: str, checksum: str, target: Path, schemes: tuple[str, ...]) -
 
     pooch.get_logger().setLevel("WARNING")
     with progress_bar(target.name) as bar:
-        downloader = pooch.HTTPDownloader(
+        download = pooch.HTTPDownloader(
             progressbar=bar, timeout=TIMEOUT_SECONDS, hooks={"response": refuse_other_schemes}
         )
-        pooch.retrieve(url, checksum, fname=target.name, path=target.parent, downloader=downloader)
+
+        def download_as_usual(url: str, output: str, *rest: Any) -> None:
+            os.unlink(output)  # made for its owner alone; a new one has the umask's mode
+            download(url, output, *rest)
+
+        pooch.retrieve(url, checksum, fname=target.name, path=target.parent, downloader=download_as_usual)
 
 
 def _check_scheme(url: str, schemes: tuple[str, ...]) -> None:
