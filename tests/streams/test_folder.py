@@ -117,6 +117,53 @@ def test_a_photograph_taken_sideways_stands_upright(tmp_path: Path) -> None:
     assert photograph[:, -3:].mean() < 0.1
 
 
+def saved(root: Path, picture: Image.Image, kind: str = "png") -> Path:
+    """A folder of two classes, whose images are all the picture."""
+    for name in "ab":
+        (root / name).mkdir(parents=True)
+        for number in range(4):
+            picture.save(root / name / f"{number}.{kind}")
+    return root
+
+
+def test_grey_of_16_bits_keeps_its_shades(tmp_path: Path) -> None:
+    shades = Image.fromarray(np.full((8, 8), 0x4321, np.uint16))
+    x = from_folder(saved(tmp_path, shades, "tif"))[0].train.tensors()[0]
+    assert (x * 255).round().unique().tolist() == [0x43]
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_pixels_without_a_known_range_are_left_out(tmp_path: Path, mode: str) -> None:
+    fill(tmp_path)
+    Image.new(mode, (8, 8)).save(tmp_path / "ant/x.tif")
+    with pytest.warns(CorestreamWarning, match=f"ant/x.tif: ValueError: pixels of mode {mode} have no known"):
+        stream = from_folder(tmp_path)
+    assert len(stream.skipped) == 1
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "L"])
+def test_what_is_transparent_is_white(tmp_path: Path, mode: str) -> None:
+    drawing = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    drawing.paste((0, 0, 0, 255), (0, 0, 8, 4))
+    if mode == "P":
+        drawing = drawing.quantize(2)
+    elif mode == "L":  # one of its shades stands for nothing
+        drawing = Image.new("L", (8, 8), 7)
+        drawing.paste(0, (0, 0, 8, 4))
+        drawing.info["transparency"] = 7
+    else:
+        drawing = drawing.convert(mode)
+    x = from_folder(saved(tmp_path, drawing), image_size=8)[0].train.tensors()[0]
+    assert x[:, :, :4].unique().tolist() == [0.0]
+    assert x[:, :, 4:].unique().tolist() == [1.0]
+
+
+def test_a_photograph_may_be_of_any_size(tmp_path: Path) -> None:
+    stream = from_folder(saved(tmp_path, Image.new("RGB", (5000, 20), (255, 0, 0))))
+    assert stream.skipped == ()
+    assert stream[0].train.tensors()[0].mean((0, 2, 3)).tolist() == [1, 0, 0]
+
+
 def test_folder_stands_in_for_a_benchmarks_name(tmp_path: Path) -> None:
     fill(tmp_path)
     stream = benchmark(f"folder:{tmp_path}", classes_per_task=1, image_size=8, noise=0.5, scenario="class")
@@ -188,6 +235,11 @@ def test_wrong_folders_are_named(tmp_path: Path) -> None:
         from_folder(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no readable image"):
+        from_folder(tmp_path)
+    (tmp_path / "empty/notes.txt").write_text("no picture")
+    with pytest.raises(
+        DataError, match=r"no readable image; the first left out: empty/notes\.txt: Unidentified"
+    ):
         from_folder(tmp_path)
     fill(tmp_path / "x/train")
     fill(tmp_path / "x/test")

@@ -330,6 +330,20 @@ def test_a_picture_as_small_as_its_channels_has_them_last() -> None:
     assert torch.equal((x * 255).round().byte(), torch.from_numpy(pixels).permute(2, 0, 1))
 
 
+@pytest.mark.parametrize("mode", ["P", "PA"])
+def test_pictures_with_a_palette_have_their_colours(mode: str) -> None:
+    picture = Image.new("RGB", (5, 4), (255, 0, 0)).convert("P").convert(mode)
+    stream = from_dataset([(picture, i % 2) for i in range(20)])
+    assert stream.input_shape == (3, 4, 5)
+    assert stream[0].train.tensors()[0].mean((0, 2, 3)).tolist() == [1, 0, 0]
+
+
+def test_pictures_of_16_bits_are_scaled_as_bytes_are() -> None:
+    picture = Image.fromarray(np.full((4, 5), 0x80FF, np.uint16))
+    x = from_dataset([(picture, i % 2) for i in range(20)])[0].train.tensors()[0]
+    assert (x * 255).round().unique().tolist() == [0x80]
+
+
 def test_items_of_different_shapes_are_refused_by_number() -> None:
     items = [(torch.zeros(3, 4, 4), 0), (torch.zeros(3, 5, 4), 1)]
     with pytest.raises(DataError, match="item 1 of the dataset"):

@@ -19,6 +19,7 @@ from corestream.streams.benchmarks.registry import Benchmark, Choice, Number
 from corestream.streams.datasets.reading import MAX_SIDE
 from corestream.streams.grouping import CLASSES_PER_TASK, NUM_TASKS, usual_scenario
 from corestream.streams.own import from_tensors
+from corestream.streams.pictures import in_colour
 from corestream.streams.request import Request
 from corestream.streams.stream import Stream
 
@@ -28,6 +29,7 @@ PREFIX = "folder:"
 def from_folder(path: str | PathLike[str], *, image_size: int = 32, **options: Any) -> Stream:
     """A stream of the images under `path`, in colour, resized to `image_size` × `image_size`.
 
+    What is transparent becomes white, and 16 bits become 8.
     `options` are those of `from_tensors`. Files that are no readable image, folders inside a class
     and classes without an image are left out with a warning, and named in `stream.skipped`.
     """
@@ -94,7 +96,7 @@ FOLDER = Benchmark(
 
 
 def _read(root: Path, classes: list[str], size: int, skipped: list[str]) -> tuple[Tensor, Tensor]:
-    pictures, labels = [], []
+    pictures, labels, before = [], [], len(skipped)
     unknown = sorted({folder.name for folder in _visible(root) if folder.is_dir()} - set(classes))
     if unknown:
         raise DataError(f"{root / unknown[0]}: a class that the training folder does not have")
@@ -118,7 +120,9 @@ def _read(root: Path, classes: list[str], size: int, skipped: list[str]) -> tupl
             raise DataError(
                 f"{root}: train/ is there and test/ is not; expected both, or one folder of images per class"
             )
-        raise DataError(f"{root}: holds no readable image")
+        here = [text.removeprefix(f"{root}{os.sep}") for text in skipped[before:]]
+        why = f"; the first left out: {here[0]}" if here else ""
+        raise DataError(f"{root}: holds no readable image{why}")
     images = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
     return images, torch.tensor(labels)
 
@@ -134,9 +138,7 @@ def _warn_of(skipped: list[str], root: Path) -> None:
 
 def _picture(file: Path, size: int) -> np.ndarray:
     with Image.open(file) as image:
-        if max(image.size) > MAX_SIDE:
-            raise ValueError(f"{image.width} × {image.height} pixels, more than {MAX_SIDE} on a side")
-        upright = ImageOps.exif_transpose(image).convert("RGB")
+        upright = in_colour(ImageOps.exif_transpose(image))
         return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
 
 

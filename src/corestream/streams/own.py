@@ -18,6 +18,7 @@ from corestream.streams.benchmarks.recipe import UNIT, rows_stream
 from corestream.streams.datasets.dataset import Dataset, Part
 from corestream.streams.grouping import Split, groups, held_out, usual_scenario
 from corestream.streams.imbalance import keep_counts, long_tail
+from corestream.streams.pictures import in_bytes, in_colour
 from corestream.streams.request import Request, is_number
 from corestream.streams.seeds import generator
 from corestream.streams.stream import SCENARIOS, Stream
@@ -101,7 +102,8 @@ def from_dataset(
     """A stream of a dataset that yields `(input, label)`; `options` are those of `from_tensors`.
 
     An input is a tensor or an array [C, H, W], [H, W] or [D], or an image of Pillow's. An array whose last dimension alone
-    could be that of a picture's channels, 1, 3 or 4, is taken for [H, W, C]. All must have one shape.
+    could be that of a picture's channels, 1, 3 or 4, is taken for [H, W, C]. Images with a palette become RGB, those of
+    16 bits 8. All must have one shape.
     """
     options.setdefault("name", "dataset")
     return from_tensors(*_gathered(dataset), test=None if test is None else _gathered(test), **options)
@@ -238,8 +240,11 @@ def _numbers(name: str, values: Values) -> Tensor:
 def _as_tensor(item: Any) -> Tensor:
     if isinstance(item, Tensor):
         return item
+    is_picture = isinstance(item, Image.Image)
+    if is_picture:
+        item = in_colour(item) if item.mode in ("P", "PA") else in_bytes(item)
     array = np.array(item)
-    if array.ndim == 3 and (isinstance(item, Image.Image) or _has_channels_last(array.shape)):
+    if array.ndim == 3 and (is_picture or _has_channels_last(array.shape)):
         array = np.ascontiguousarray(array.transpose(2, 0, 1))
     return torch.from_numpy(array)
 
