@@ -1,3 +1,5 @@
+import os
+
 from corestream.streams import benchmark
 from corestream.streams.seeds import generator
 
@@ -20,6 +22,11 @@ def test_purposes_and_seeds_do_not_disturb_each_other() -> None:
         for key in ((0, "a", 1), (0, "a", 2), (1, "a", 1), (0, "a1"), (0, "b", 1))
     }
     assert len(draws) == 5
+
+
+def test_a_name_that_is_no_utf_8_is_a_purpose_too() -> None:
+    one, other = (generator(0, os.fsdecode(name)).integers(0, 2**32) for name in (b"caf\xe9", b"caf\xe8"))
+    assert one != other
 
 
 def test_the_stream_of_a_seed_is_pinned() -> None:

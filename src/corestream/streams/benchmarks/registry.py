@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 from corestream.errors import ConfigError
@@ -37,7 +38,7 @@ class Number:
     def check(self, name: str, value: Any) -> float | None:
         if value is None and self.default is None:
             return None
-        right_kind = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        right_kind = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
         if not right_kind or not 0 < value <= self.most or value == float("inf"):
             kind = "a positive whole number" if self.whole else "a positive number"
             raise ConfigError(

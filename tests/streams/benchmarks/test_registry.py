@@ -1,0 +1,34 @@
+import json
+
+import numpy as np
+import pytest
+
+from corestream.errors import ConfigError
+from corestream.streams.benchmarks.registry import Benchmark, Number
+
+MINE = Benchmark(
+    "mine", "", lambda request: None, options={"share": Number(0.5, most=1), "count": Number(2, whole=True)}
+)
+
+
+def test_numbers_of_numpy_are_taken_and_recorded_as_plain_ones() -> None:
+    checked = MINE.checked_options({"share": np.float32(0.25), "count": np.int64(3)})
+    assert json.dumps(checked) == '{"share": 0.25, "count": 3}'
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("share", True),
+        ("share", np.bool_(True)),
+        ("share", np.float64("nan")),
+        ("share", 2),
+        ("share", "1"),
+        ("count", True),
+        ("count", np.float32(3)),
+        ("count", np.int8(0)),
+    ],
+)
+def test_what_is_no_positive_number_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"{name}=.*expected a positive"):
+        MINE.checked_options({name: value})
