@@ -1,6 +1,6 @@
 import numpy as np
 
-from corestream.streams.imbalance import keep_counts, keep_full, long_tail
+from corestream.streams.imbalance import keep_counts, keep_full, long_tail, with_one_of_each
 from corestream.streams.seeds import generator
 
 
@@ -41,3 +41,9 @@ def test_counts_are_drawn_by_seed_and_bounded_by_what_is_there() -> None:
     assert np.bincount(labels[first]).tolist() == [10, 20, 3]
     assert np.array_equal(first, keep_counts(labels, {0: 10, 1: 20, 2: 30}, generator(0, "x")))
     assert not np.array_equal(first, keep_counts(labels, {0: 10, 1: 20, 2: 30}, generator(1, "x")))
+
+
+def test_no_class_of_a_task_is_thinned_away() -> None:
+    tasks, labels = np.array([7, 7, 7, 7, 9, 9, 9, 9]), np.array([0, 1, 0, 1, 1, 1, 2, 2])
+    assert with_one_of_each(np.array([2, 7]), tasks, labels).tolist() == [1, 2, 4, 7]
+    assert with_one_of_each(np.array([0, 3, 5, 6]), tasks, labels).tolist() == [0, 3, 5, 6]

@@ -103,6 +103,25 @@ def test_imbalance_and_noise_work_as_on_a_benchmark(images: torch.Tensor, labels
     assert float(x[stream[0].train.is_noise].min()) < -1
 
 
+def test_an_imbalanced_task_trains_on_every_class_it_is_tested_on() -> None:
+    x, y = torch.rand(200, 8), torch.arange(200) % 10
+    for task in from_tensors(x, y, split="time", scenario="task", imbalanced=True):
+        assert set(task.test.targets.tolist()) <= set(task.classes)
+
+
+def test_imbalance_leaves_as_many_tasks_as_asked_for() -> None:
+    x, y = torch.rand(200, 8), torch.arange(200) // 40
+    assert len(from_tensors(x, y, split="time", num_tasks=20, imbalanced=True)) == 20
+
+
+def test_a_task_that_would_be_tested_on_other_classes_is_refused() -> None:
+    x, y = torch.rand(200, 8), torch.arange(200) // 40
+    other_shares = torch.tensor([0] * 30 + [1] * 5 + [2] * 5 + [3] * 5 + [4] * 5)
+    with pytest.raises(DataError, match="task 2 has no test sample of a class that it trains on; give each"):
+        from_tensors(x, y, test=(x[:50], other_shares), split="time")
+    assert len(from_tensors(x, y, test=(x[::4], y[::4]), split="time")) == 5
+
+
 def test_grey_images_are_given_a_channel(labels: torch.Tensor) -> None:
     stream = from_tensors(torch.arange(12_000).view(600, 5, 4), labels)
     assert stream.input_shape == (1, 5, 4)

@@ -82,15 +82,14 @@ def held_out(tasks: np.ndarray, labels: np.ndarray, share: float, random: np.ran
 
 def groups(
     split: Split,
-    labels: np.ndarray,
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
+    train: tuple[np.ndarray, np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray, np.ndarray],
     *,
     separate_test: bool,
 ) -> list[Group]:
-    """The tasks, from (rows, task of each sample) of both halves."""
+    """The tasks, from (label of each sample, rows, task of each sample) of both halves."""
     made: list[Group] = []
-    (rows, tasks), (test_rows, test_tasks) = train, test
+    (labels, rows, tasks), (test_labels, test_rows, test_tasks) = train, test
     for task in np.unique(tasks[rows]):
         own, tested = rows[tasks[rows] == task], test_rows[test_tasks[test_rows] == task]
         title = f"label {task}" if split.by == "label" else f"task {len(made) + 1}"
@@ -98,6 +97,9 @@ def groups(
         if len(tested) == 0:
             advice = _test_samples_for(split, task, classes) if separate_test else ALL_KEPT
             raise DataError(f"{title} has no test samples; {advice}")
+        if not np.isin(test_labels[tested], classes).any():
+            advice = "give each task test samples of its classes, or no test set: a share is then held out"
+            raise DataError(f"{title} has no test sample of a class that it trains on; {advice}")
         made.append(Group(classes, own, tested, title))
     return made
 

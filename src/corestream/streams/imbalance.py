@@ -27,3 +27,11 @@ def keep_counts(labels: np.ndarray, counts: Mapping[int, int], random: np.random
     """The rows of `counts[c]` random samples of each class c (all it has where they are fewer)."""
     chosen = [random.permutation(np.flatnonzero(labels == label))[:count] for label, count in counts.items()]
     return np.sort(np.concatenate(chosen))
+
+
+def with_one_of_each(rows: np.ndarray, tasks: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The rows, and the first one of every class of every task that has none among them."""
+    numbered = np.unique(tasks, return_inverse=True)[1]
+    pairs = numbered * (labels.max() + 1) + labels
+    occurring, firsts = np.unique(pairs, return_index=True)
+    return np.union1d(rows, firsts[~np.isin(occurring, pairs[rows])])

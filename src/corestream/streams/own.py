@@ -17,7 +17,7 @@ from corestream.errors import ConfigError, DataError
 from corestream.streams.benchmarks.recipe import UNIT, rows_stream
 from corestream.streams.datasets.dataset import Dataset, Part
 from corestream.streams.grouping import Split, groups, held_out, usual_scenario
-from corestream.streams.imbalance import keep_counts, long_tail
+from corestream.streams.imbalance import keep_counts, long_tail, with_one_of_each
 from corestream.streams.pictures import in_bytes, in_colour
 from corestream.streams.request import Request, is_number
 from corestream.streams.seeds import generator
@@ -60,7 +60,7 @@ def from_tensors(
     from 0. Tasks are made by `split`: "class" (`classes_per_task`, otherwise 2, of those that occur at a time),
     "label" (one task per value of `task_labels`) or "time" (`num_tasks`, otherwise 5, pieces in the order given).
     Without `test`, a share of every class of every task is held out by seed. `imbalanced` thins the classes to a
-    long tail.
+    long tail, and leaves at least one sample of every class of every task.
     """
     labels = None if task_labels is None else _numbers("task_labels", task_labels)
     test_labels = None if test_task_labels is None else _numbers("test_task_labels", test_task_labels)
@@ -125,8 +125,10 @@ def _stream(request: Request, data: Dataset, how: Split, *, separate_test: bool,
         largest = int(np.bincount(labels[rows]).max())
         counts = long_tail(classes.tolist(), largest, request.options["imbalance_factor"])
         random = generator(request.seed, request.name, "long tail")
-        rows = rows[keep_counts(labels[rows], counts, random)]
-    made = groups(how, labels, (rows, tasks), (test_rows, test_tasks), separate_test=separate_test)
+        kept = keep_counts(labels[rows], counts, random)
+        rows = rows[with_one_of_each(kept, tasks[rows], labels[rows])]
+    test = (data.test.labels.numpy(), test_rows, test_tasks)
+    made = groups(how, (labels, rows, tasks), test, separate_test=separate_test)
     scale = UNIT if data.train.images.dtype == torch.uint8 else None
     return rows_stream(request, data, made, batch_size=batch_size, scale=scale)
 
