@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
+import traceback
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +16,8 @@ from pathlib import Path
 from .errors import ConfigError
 
 VARIABLE = "CORESTREAM_IMPORT"
+LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+NOT_OWN = (*LIBRARIES, str(Path(__file__).parent), "<frozen")
 
 
 @cache
@@ -25,10 +29,15 @@ def import_plugins() -> None:
             else:
                 importlib.import_module(name)
         except (Exception, SystemExit) as error:
-            kind = type(error).__name__
-            raise ConfigError(
-                f"{VARIABLE} names {name}, which cannot be imported: {kind}: {error}"
-            ) from error
+            words = f"{type(error).__name__}: {error}{_place(error)}"
+            raise ConfigError(f"{VARIABLE} names {name}, which cannot be imported: {words}") from error
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's own that was at work, ` (own.py:2)`; none where a file could not be opened or parsed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(NOT_OWN)]
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
 
 
 def _import_file(path: Path) -> None:

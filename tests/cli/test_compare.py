@@ -59,6 +59,7 @@ def test_a_hyperparameter_goes_to_the_methods_that_have_it(compare, tmp_path):
             ["rotated-digits", "--methods", "finetune", "--tau", "3"],
             "unknown option for these methods 'tau'",
         ),
+        (["rotated-digits", "--methods", "mine"], "or one of your own, whose file CORESTREAM_IMPORT names"),
         (["rotated-mnits"], "did you mean 'rotated-mnist'"),
         (["rotated-digits", "--seeds", "0"], "--seeds"),
         ([], "no benchmark is given"),

@@ -147,10 +147,11 @@ def test_files_of_one_name_are_told_apart(cli, own, tmp_path, monkeypatch):
 
 
 def test_a_file_that_cannot_be_imported_is_named(cli, own):
-    own.write_text("import nowhere_to_be_found")
+    own.write_text("import math\nimport nowhere_to_be_found")
     answer = cli("list", "methods")
     assert answer.status == 2
     assert "own.py, which cannot be imported: ModuleNotFoundError" in answer.err
+    assert answer.err.endswith("'nowhere_to_be_found' (own.py:2)\n")
 
 
 def test_a_file_that_takes_a_methods_name_is_refused(cli, own):
@@ -176,3 +177,40 @@ def test_a_name_that_could_not_be_compared_is_refused(cli, own, name):
     assert answer.status == 2
     assert f"the method's name is '{name}'; take one without ':' and ','" in answer.err
     assert "Traceback" not in answer.err
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """The installed script, which does not look for modules in the current folder; in a folder that has a queue.py."""
+    (tmp_path / "script").mkdir()
+    path = tmp_path / "script" / "corestream"
+    path.write_text("from corestream.cli import main\nmain()\n")
+    (tmp_path / "queue.py").write_text("raise RuntimeError('not the queue of Python')\n")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        command = [sys.executable, path, *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return call
+
+
+@pytest.mark.parametrize("method", ["first", "finetune"])
+def test_a_file_beside_that_is_called_like_a_module_of_pythons_is_none(script, own, monkeypatch, method):
+    if method == "first":
+        monkeypatch.setenv("CORESTREAM_IMPORT", own.name)
+    else:
+        monkeypatch.delenv("CORESTREAM_IMPORT")
+    asked = ["--methods", method, "--seeds", "1", "--tasks", "1", "--sweeps", "1", "--device", "cpu"]
+    answer = script("compare", "rotated-digits", *asked)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_modules_of_the_current_folder_are_found_by_workers_where_the_command_finds_them(
+    cli, own, monkeypatch
+):
+    monkeypatch.chdir(own.parent)
+    monkeypatch.setenv("CORESTREAM_IMPORT", own.stem)
+    asked = ["--methods", "first", "--seeds", "1", "--tasks", "1", "--sweeps", "1", "--device", "cpu"]
+    answer = cli("compare", "rotated-digits", *asked)
+    assert answer.status == 0, answer.err

@@ -12,6 +12,7 @@ from typing import Any
 from corestream import learners, streams
 from corestream.errors import ConfigError
 from corestream.messages import check_name
+from corestream.plugins import VARIABLE
 from corestream.streams.benchmarks.registry import Benchmark
 from corestream.streams.folder import PREFIX as FOLDER
 from corestream.streams.stream import SCENARIOS
@@ -169,7 +170,9 @@ def run_settings(config: RunConfig) -> Any:
 
 
 def check_method(name: str) -> str:
-    return check_name("method", name, learners.names())
+    return check_name(
+        "method", name, learners.names(), hint=f"; or one of your own, whose file {VARIABLE} names"
+    )
 
 
 def canonical_benchmark(name: str) -> str:

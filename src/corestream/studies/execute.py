@@ -2,7 +2,6 @@
 
 import errno
 import shutil
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from corestream.errors import ConfigError, CorestreamError, DataError, NonFiniteError, RunError
 from corestream.gradients.calling import leaves
+from corestream.plugins import LIBRARIES
 from corestream.studies import checkpoint
 from corestream.studies.accuracy import check_accuracy
 from corestream.studies.config import FORMAT, RunConfig, read_config
@@ -31,7 +31,6 @@ from corestream.studies.stopping import Interrupted, StopRequest
 
 DONE, DIVERGED = "done", "diverged"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
 def execute(

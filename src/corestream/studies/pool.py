@@ -30,6 +30,17 @@ ENDING_SECONDS = 90.0  # for the last step and checkpoint of the runs at work
 TAIL_CHARACTERS = 4000
 
 
+def _has_current_folder() -> bool:
+    with suppress(OSError):  # the folder is gone
+        return os.getcwd() in map(os.path.abspath, sys.path)
+    return False
+
+
+# A worker looks for modules in the current folder only where this process did from its start: a queue.py there is none of Python's.
+# Not asked later, when files of the user's own have put their folders on the path; a worker does that anew, after its own imports.
+PATH_FLAGS = [] if _has_current_folder() else ["-P"]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of a run; `locked` is one that another process is making."""
@@ -183,7 +194,7 @@ class _Worker:
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "corestream.studies.worker"],
+            [sys.executable, *PATH_FLAGS, "-m", "corestream.studies.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -224,9 +235,12 @@ class _Worker:
         code = self.process.wait()
         if code == -signal.SIGKILL:
             return "the run's process was killed by SIGKILL; the system does so when memory runs out"
+        lines = self.last_words().split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        words = f"; its last words: {last}" if last else ""
         if code < 0:
-            return f"the run's process was killed by {signal.Signals(-code).name}"
-        return f"the run's process ended with exit status {code}"
+            return f"the run's process was killed by {signal.Signals(-code).name}{words}"
+        return f"the run's process ended with exit status {code}{words}"
 
     def last_words(self) -> str:
         self._errors.seek(0, 2)
