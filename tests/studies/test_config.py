@@ -35,6 +35,13 @@ def test_a_default_said_aloud_is_no_other_run():
     assert aloud.digest() == plain.digest()
 
 
+def test_a_number_of_another_type_is_no_other_run():
+    plain = make_config("rotated-digits", "ocs", label_noise=1.0, imbalanced=True)
+    spelled = make_config("rotated-digits", "ocs", noise=0, label_noise=1, imbalanced=1, deterministic=0)
+    assert spelled.digest() == plain.digest()
+    assert RunConfig.from_dict(spelled.to_dict()).digest() == spelled.digest()
+
+
 def test_a_configuration_survives_its_file(tmp_path):
     config = make_config("rotated-digits", "ocs", record=("scores", "picks"), overrides={"weights": "1,0,1"})
     write_json(tmp_path / "config.json", {"config": config.to_dict(), "environment": {"python": "3"}})

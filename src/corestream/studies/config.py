@@ -47,6 +47,14 @@ class RunConfig:
     fingerprint: str = ""  # of a folder's pictures and of the user's own code, which a name does not tell
 
     def __post_init__(self) -> None:
+        # 0 and 0.0 are one choice, and have one digest
+        for name, kind in (
+            ("noise", float),
+            ("label_noise", float),
+            ("imbalanced", bool),
+            ("deterministic", bool),
+        ):
+            object.__setattr__(self, name, kind(getattr(self, name)))
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed is {self.seed}; allowed are 0, 1, 2, … below 2⁶³")
         for name in ("noise", "label_noise"):
