@@ -82,6 +82,7 @@ def test_a_wrong_name_or_value_is_status_2(compare, arguments, message):
             "icarl is none of the methods compared, uniform",
         ),
         ("methods = []\n", "methods is empty"),
+        ("seeds = 0\n", "seeds is 0; at least 1 is needed"),
     ],
 )
 def test_a_file_that_asks_for_nothing_is_refused(compare, tmp_path, content, message):

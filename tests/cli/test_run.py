@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from corestream.cli.options import read_toml
+
 QUICK = ["--tasks", "2", "--sweeps", "1", "--threads", "1"]
 
 
@@ -83,6 +85,12 @@ def test_a_file_gives_what_the_command_line_does_not(run, tmp_path):
     assert run("--config", file, "--tau", "7").status == 0
     config = json.loads((only_folder(tmp_path) / "config.json").read_text())["config"]
     assert (config["noise"], config["settings"]["tau"], config["settings"]["lam"]) == (0.6, 7, 2.0)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('method = "ocs"\n', encoding="utf-8-sig")
+    assert read_toml(file) == {"method": "ocs"}
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,8 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
     own = {check_method(name): table for name, table in tables.items() if isinstance(table, dict)}
     if not names:
         raise ConfigError("methods is empty; name at least one")
+    if seeds < 1:
+        raise ConfigError(f"seeds is {seeds}; at least 1 is needed")
     for name in own:
         if name not in names:
             raise ConfigError(f"settings.{name}: {name} is none of the methods compared, {', '.join(names)}")

@@ -115,7 +115,7 @@ def gather(path: Path | None, given: Mapping[str, Any], allowed: Iterable[str]) 
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except FileNotFoundError as error:
         raise ConfigError(f"there is no file {path}") from error
     except (OSError, ValueError, RecursionError) as error:
