@@ -20,6 +20,11 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_beside_it(tmp_path, m
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_name_that_is_not_valid_in_the_locale_is_written_with_a_question_mark(tmp_path):
+    files.write_text(tmp_path / "page.html", "Runs in été\udcff")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "Runs in été?"
+
+
 def test_equal_values_have_equal_bytes():
     assert files.canonical({"b": 1, "a": [1.5, None]}) == files.canonical({"a": [1.5, None], "b": 1})
 

@@ -75,6 +75,12 @@ def test_a_narrow_terminal_leaves_nothing_out() -> None:
     assert "…" not in text
 
 
+def test_a_condition_whose_name_is_not_valid_in_the_locale_is_written(own: Table, tmp_path: Path) -> None:
+    for path in write_table(replace(own, conditions=("a", "folder:/\udcff")), tmp_path):
+        path.read_text(encoding="utf-8")
+    assert "folder:/?" in (tmp_path / "demo.md").read_text(encoding="utf-8")
+
+
 def three_metrics(done: int) -> Table:
     measured = {"forgetting": Measured(0.04, 0.01, 5), "usage": Measured(100, None, 5)}
     paper = {"accuracy": Number(37.06, 0.69), "forgetting": Number(0.04, 0.01), "usage": Number(100.0)}

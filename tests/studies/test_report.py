@@ -38,6 +38,11 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+def test_a_folder_whose_name_is_not_valid_in_the_locale_has_a_page(make_result: Any, tmp_path: Path) -> None:
+    path = write_report([make_result()], tmp_path / "report.html", title="Runs in \udcff")
+    assert "Runs in ?" in path.read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def page(make_result: Any, tmp_path: Path) -> Path:
     results = [make_result(method, seed, noise=0.6) for method in ("finetune", "ocs") for seed in (0, 1)]

@@ -27,6 +27,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """A page for readers; a folder's name that is not valid in the locale is in it with a ? for what cannot be written."""
+    write_atomically(path, text.encode(errors="replace"))
+
+
 def sync_folder(folder: Path) -> None:
     """Make the renames inside a folder last."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from corestream.studies.files import write_atomically
+from corestream.studies.files import write_text
 from corestream.studies.layout import Grid, Word, grids
 from corestream.studies.tables import Table, Verdict
 
@@ -73,7 +73,7 @@ def write_table(table: Table, folder: Path) -> list[Path]:
     paths = []
     for suffix, text in texts.items():
         path = folder / f"{table.name}.{suffix}"
-        write_atomically(path, text.encode())
+        write_text(path, text)
         paths.append(path)
     return paths
 

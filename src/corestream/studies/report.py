@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from corestream.messages import counted
 from corestream.studies import report_data
 from corestream.studies.config import RunConfig
-from corestream.studies.files import write_atomically
+from corestream.studies.files import write_text
 from corestream.studies.grouping import table_of
 from corestream.studies.layout import grids
 from corestream.studies.results import Result
@@ -29,7 +29,7 @@ def write_report(
     """The page at `path`; whatever the results hold, failed and missing runs included. `unfinished` ones were begun and have no result."""
     table = table_of(results, title=title, expected=expected)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render(table, unfinished, data_dir=data_dir).encode("utf-8"))
+    write_text(path, render(table, unfinished, data_dir=data_dir))
     return path
 
 

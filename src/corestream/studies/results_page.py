@@ -10,7 +10,7 @@ from corestream.studies.commands import command_of, row_command
 from corestream.studies.config import RunConfig
 from corestream.studies.design import Study
 from corestream.studies.figures.style import save
-from corestream.studies.files import write_atomically
+from corestream.studies.files import write_text
 from corestream.studies.formats import markdown_line
 from corestream.studies.illustrate import illustrate, note_on
 from corestream.studies.layout import HEADINGS, plus_minus
@@ -42,7 +42,7 @@ def write_results_page(kept: Path, out: Path, seeds: int = 5) -> Path:
     figures = {**_found(out / "figures"), **_drawn(results, out / "figures", seeds)}
     out.mkdir(parents=True, exist_ok=True)
     path = out / "RESULTS.md"
-    write_atomically(path, results_page(results, seeds, _notes(kept / "notes"), figures).encode("utf-8"))
+    write_text(path, results_page(results, seeds, _notes(kept / "notes"), figures))
     return path
 
 
