@@ -58,6 +58,18 @@ def test_larger_memories_are_multiples_of_the_benchmarks_own() -> None:
     ]  # enough to fill it from the first task
 
 
+@pytest.mark.parametrize(
+    ("name", "methods", "refused"),
+    [
+        ("figure5", ["uniform", "finetune", "ewc"], "finetune, ewc"),
+        ("figure6", ["ocs", "ocs:best"], "ocs:best"),
+    ],
+)
+def test_rows_that_have_no_place_on_a_figures_axis_are_refused(name, methods, refused) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is drawn over .* no place: {refused}$"):
+        make_plan(study(name).on("rotated-mnist").with_methods(methods), seeds=[0])
+
+
 def test_time_is_told_relative_to_ocs() -> None:
     plan = make_plan(study("table5"), seeds=[0])
     results = [result(plan.configs["ocs", "rotated-mnist"][0], seconds=100)]

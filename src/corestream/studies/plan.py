@@ -67,7 +67,23 @@ def make_plan(study: Study, seeds: Sequence[int], *, device: str = "cpu", tasks:
                 "give --benchmark split-tinyimagenet, split-cifar100 or multi-datasets"
             )
         configs[row.label, condition.key] = tuple(replace(config, seed=seed) for seed in seeds)
+    _check_axis(study, configs)
     return Plan(study, configs)
+
+
+def _check_axis(study: Study, configs: Mapping[Place, Sequence[RunConfig]]) -> None:
+    """A figure over a setting can only draw rows that have a place on its axis."""
+    if study.kind == "memory sizes":
+        axis = "the memory's capacity"
+        without = [row for (row, _), (config, *_) in configs.items() if "capacity" not in config.settings]
+    elif study.kind == "interpolation":
+        axis = "α, the weight of S beside that of V"
+        without = [row.label for row in study.rows if "weights" not in row.settings]
+    else:
+        return
+    if without:
+        rows = ", ".join(dict.fromkeys(without))
+        raise ConfigError(f"{study.name} is drawn over {axis}, on which these rows have no place: {rows}")
 
 
 def identity(config: Mapping[str, Any]) -> bytes:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -45,6 +46,17 @@ def test_memory_sizes_are_on_the_axis_in_order() -> None:
     rows = {f"ocs, J × {n}": [result(s, capacity=100 * n) for s in (0, 1)] for n in (5, 1, 2)}
     (panel,) = memory_sizes.draw(table(**rows)).axes
     assert list(panel.get_lines()[0].get_xdata()) == [100, 200, 500]
+
+
+def test_memory_sizes_have_a_line_for_each_protocol_of_a_method() -> None:
+    ours = result(0, "uniform", capacity=100)
+    ours = replace(ours, config={**ours.config, "protocol": "ocs-schedule"})
+    rows = {"uniform J×1": [result(0, "uniform", capacity=100)], "uniform:ocs-schedule": [ours]}
+    figure = memory_sizes.draw(table(**rows))
+    assert [container.get_label() for container in figure.axes[0].containers] == [
+        "uniform",
+        "uniform:ocs-schedule",
+    ]
 
 
 def test_interpolation_draws_with_and_without_affinity() -> None:

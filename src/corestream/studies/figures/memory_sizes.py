@@ -2,30 +2,27 @@
 
 from matplotlib.figure import Figure
 
+from corestream.studies.design import row_name
 from corestream.studies.figures.style import colour_of, legend_below, panels
 from corestream.studies.tables import Cell, Table
 
 
 def draw(table: Table) -> Figure:
-    """One panel per condition: accuracy with error bars over the capacity J, one line per method."""
+    """One panel per condition: accuracy with error bars over the capacity J, one line per method and protocol."""
     figure, axes = panels([f"{condition}\naverage accuracy, %" for condition in table.conditions])
-    methods = list(
-        dict.fromkeys(str(cell.results[0].config["method"]) for cell in table.cells.values() if cell.results)
-    )
+    names = list(dict.fromkeys(_name(cell) for cell in table.cells.values() if cell.results))
     for panel, condition in zip(axes, table.conditions, strict=True):
         cells = [cell for (_, key), cell in table.cells.items() if key == condition and cell.done]
-        for method in methods:
-            points = sorted(
-                (capacity(cell), cell) for cell in cells if cell.results[0].config["method"] == method
-            )
+        for name in names:
+            points = sorted((cell for cell in cells if _name(cell) == name), key=_capacity)
             if points:
-                accuracy = [cell.measured["accuracy"] for _, cell in points]
+                accuracy = [cell.measured["accuracy"] for cell in points]
                 panel.errorbar(
-                    [size for size, _ in points],
+                    [_capacity(cell) for cell in points],
                     [value.mean for value in accuracy],
                     [value.sd or 0.0 for value in accuracy],
-                    color=colour_of(method, methods),
-                    label=method,
+                    color=colour_of(name, names),
+                    label=name,
                     marker="o",
                     markersize=3,
                     capsize=2,
@@ -35,5 +32,10 @@ def draw(table: Table) -> Figure:
     return figure
 
 
-def capacity(cell: Cell) -> int:
+def _name(cell: Cell) -> str:
+    config = cell.results[0].config
+    return row_name(str(config["method"]), str(config.get("protocol", "paper")))
+
+
+def _capacity(cell: Cell) -> int:
     return int(cell.results[0].config["settings"]["capacity"])
