@@ -35,6 +35,12 @@ def test_a_run_leaves_its_files_and_says_what_it_found(run, tmp_path):
     assert {"python", "versions", "commit", "device", "threads"} <= set(config["environment"])
 
 
+def test_after_a_single_task_nothing_is_said_to_be_forgotten(cli, tmp_path):
+    quick = ["--tasks", "1", "--sweeps", "1", "--threads", "1", "--out", tmp_path]
+    answer = cli("run", "rotated-digits", "--method", "finetune", *quick)
+    assert ", forgetting –\n" in answer.out
+
+
 def test_plain_lines_tell_progress_where_there_is_no_terminal(run):
     answer = run("rotated-digits", "--method", "finetune")
     lines = answer.err.splitlines()

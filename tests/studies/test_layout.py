@@ -1,6 +1,7 @@
 from corestream.studies.layout import grids, plus_minus
 from corestream.studies.paper_numbers import Number
-from corestream.studies.tables import Cell, Measured, Table
+from corestream.studies.results import Result
+from corestream.studies.tables import Cell, Measured, Table, make_cell
 
 
 def test_a_mean_just_below_zero_is_zero() -> None:
@@ -42,6 +43,13 @@ def test_forgetting_just_below_zero_is_zero_in_a_matrix_too() -> None:
     assert grids(table)[0].rows[0][1].text == "80.0, F 0.00"
 
 
+def test_forgetting_after_a_single_task_is_no_number() -> None:
+    config = {"benchmark": "rotated-digits", "method": "ocs", "seed": 0, "tasks": 1}
+    cell = make_cell([Result(config, {"matrix": [[0.8]], "average_accuracy": 0.8, "forgetting": 0.0})])
+    table = Table("t", "T", ("ocs",), ("a",), ("accuracy", "forgetting"), {("ocs", "a"): cell})
+    assert grids(table)[0].rows[0][1].text == "80.0, F –"
+
+
 def test_a_matrix_tells_how_many_runs_its_cells_have_where_they_differ() -> None:
     def cell(done: int, expected: int) -> Cell:
         return Cell({"accuracy": Measured(80, 1, done)}, expected=expected, done=done)
@@ -49,7 +57,7 @@ def test_a_matrix_tells_how_many_runs_its_cells_have_where_they_differ() -> None
     cells = {("ocs", "a"): cell(3, 3), ("uniform", "a"): cell(1, 2)}
     table = Table("t", "T", ("ocs", "uniform"), ("a",), ("accuracy", "forgetting"), cells)
     shown = [row[1].text for row in grids(table)[0].rows]
-    assert shown == ["80.0 ± 1.0 (3 runs)", "80.0 ± 1.0 (1 run, 1 missing)"]
+    assert shown == ["80.0 ± 1.0, F – (3 runs)", "80.0 ± 1.0, F – (1 run, 1 missing)"]
 
 
 def test_a_reason_of_some_columns_alone_names_them() -> None:

@@ -15,6 +15,7 @@ from corestream.errors import ConfigError
 from corestream.studies.config import RunConfig, canonical_benchmark, make_config
 from corestream.studies.drive import Options
 from corestream.studies.environment import resolve_device
+from corestream.studies.layout import NONE
 from corestream.studies.loggers import check_loggers
 from corestream.studies.pool import Outcome
 from corestream.studies.study import make_alone
@@ -98,9 +99,10 @@ def _print(config: RunConfig, folder: Path, result: dict[str, Any], as_json: boo
         typer.echo(json.dumps({"folder": str(folder), **result}, sort_keys=True))
         return
     if result["status"] == "done":
-        forgetting = result.get("forgetting")
-        found = f"accuracy {100 * result['average_accuracy']:.1f} %"
-        found += "" if forgetting is None else f", forgetting {forgetting:.3f}"
+        single = len(result["matrix"]) == 1  # nothing could be forgotten
+        forgetting = None if single else result.get("forgetting")
+        found = f"accuracy {100 * result['average_accuracy']:.1f} %, forgetting "
+        found += NONE if forgetting is None else f"{forgetting:.3f}"
     else:
         found = f"diverged: {result.get('note')}"
     Console().print(f"{title(config)}: {found}\n{folder}", markup=False, highlight=False, soft_wrap=True)

@@ -89,6 +89,8 @@ def _matrix(table: Table) -> Grid:
         parts = [plus_minus(cell.measured.get("accuracy"), "accuracy")]
         if "forgetting" in cell.measured:
             parts.append(f"F {_rounded(cell.measured['forgetting'].mean, DIGITS['forgetting'])}")
+        elif cell.done:
+            parts.append(f"F {NONE}")
         runs = ", ".join(filter(None, [counted(cell.done, "run") if uneven else "", cell.holes]))
         return Word(", ".join(parts) + (f" ({runs})" if runs else ""))
 

@@ -137,7 +137,8 @@ def make_cell(
 
 def _metrics(result: Result) -> dict[str, float]:
     metrics = {"accuracy": 100 * float(result.accuracy["average_accuracy"])}
-    if result.accuracy.get("forgetting") is not None:
+    # after a single task it is written as 0, where nothing could be forgotten
+    if result.accuracy.get("forgetting") is not None and len(result.matrix) != 1:
         metrics["forgetting"] = float(result.accuracy["forgetting"])
     if result.seconds is not None:
         metrics["hours"] = result.seconds / 3600
