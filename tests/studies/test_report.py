@@ -133,14 +133,35 @@ def test_a_page_without_any_run_says_so(tmp_path: Path) -> None:
 def test_chromium_shows_the_page_with_its_pictures_and_nothing_too_wide(
     page: Path, tmp_path: Path, width: int
 ) -> None:
+    seen = seen_by_chromium(page, tmp_path, width)
+    assert seen["pictures"] == 2
+    assert seen["broken"] == 0
+    assert seen["charts"] == 6  # two curves a condition, classes of OCS in each
+    assert seen["flat"] == 0
+    assert seen["wide"] <= 0
+    assert seen["tables"] >= 4
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_a_long_name_leaves_room_for_the_last_column(make_result: Any, tmp_path: Path) -> None:
+    settings = {"lr": 0.07, "sweeps": 17, "batch_size": 33, "tau": 123.0, "lam": 0.3, "k": 7, "momentum": 0.5}
+    streams: list[dict[str, Any]] = [{}, {"noise": 0.6}, {"imbalanced": True}, {"label_noise": 0.2}]
+    results = [make_result("ocs", settings=settings, **stream) for stream in streams]
+    page = write_report(results, tmp_path / "report.html")
+    assert seen_by_chromium(page, tmp_path, width=1200)["cut"] <= 0
+
+
+def seen_by_chromium(page: Path, tmp_path: Path, width: int) -> dict[str, int]:
     """A probe appended to a copy writes what the browser made of the page into its title."""
     probe = """<script>addEventListener("load", () => {
       const pictures = [...document.images];
       const charts = [...document.querySelectorAll("svg")];
+      const scrolled = [...document.querySelectorAll(".scroll")];
       document.title = JSON.stringify({
         pictures: pictures.length, broken: pictures.filter(i => !i.complete || !i.naturalWidth).length,
         charts: charts.length, flat: charts.filter(c => c.getBoundingClientRect().height < 20).length,
         wide: document.documentElement.scrollWidth - innerWidth,
+        cut: Math.max(...scrolled.map(s => s.scrollWidth - s.clientWidth)),
         tables: document.querySelectorAll("table").length});
     })</script>"""
     probed = tmp_path / "probed.html"
@@ -157,10 +178,4 @@ def test_chromium_shows_the_page_with_its_pictures_and_nothing_too_wide(
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     found = re.search(r"<title>(\{.*?\})</title>", done.stdout)
     assert found, done.stderr[-2000:]
-    seen = json.loads(found.group(1).replace("&quot;", '"'))
-    assert seen["pictures"] == 2
-    assert seen["broken"] == 0
-    assert seen["charts"] == 6  # two curves a condition, classes of OCS in each
-    assert seen["flat"] == 0
-    assert seen["wide"] <= 0
-    assert seen["tables"] >= 4
+    return dict(json.loads(found.group(1).replace("&quot;", '"')))
