@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -131,6 +132,17 @@ def test_rows_are_named_after_the_protocol_that_made_them_and_json_as_they_were_
     plain = "split-cifar100", "--methods", "ocs", "--seeds", "1"
     assert "ocs:best" in compare(*plain).out
     assert list(json.loads(compare(*plain, "--json").out)["methods"]) == ["ocs"]
+
+
+def test_runs_that_were_made_with_more_threads_are_told(compare, ended, monkeypatch):
+    asked = "split-cifar100", "--methods", "ocs", "--seeds", "3", "--device", "cpu", "--json"
+    assert compare(*asked).err == ""
+    plain = RunSet.results
+    made_with = {0: 1, 1: 8, 2: 4}
+    monkeypatch.setattr(
+        RunSet, "results", lambda self: [replace(one, threads=made_with[one.seed]) for one in plain(self)]
+    )
+    assert "2 runs found were made with more than the one thread of compare's own" in compare(*asked).err
 
 
 @pytest.mark.parametrize(

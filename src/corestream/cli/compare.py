@@ -1,6 +1,7 @@
 """`corestream compare`: several methods on one stream over several seeds, as a table."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,13 @@ from corestream.cli import options as opt
 from corestream.cli.progress import RunDisplay, stream_title
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
-from corestream.messages import check_name
+from corestream.messages import check_name, counted
 from corestream.studies.config import RunConfig, check_method, make_config
 from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
 from corestream.studies.grouping import label_of
 from corestream.studies.loggers import check_loggers
+from corestream.studies.results import Result
 from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
 
@@ -70,7 +72,9 @@ def compare(
     )
     with RunDisplay(len(runs.missing())) as display:
         runs.make(jobs=jobs, options=how, watcher=display)
-    table = _table(configs, runs)
+    results = runs.results()
+    _tell_of_threads(results)
+    table = _table(configs, results)
     if as_json:
         typer.echo(json.dumps(_plain(table, configs, out)))
     else:
@@ -120,8 +124,16 @@ def _label(group: list[RunConfig]) -> str:
     return label_of(group[0].to_dict())
 
 
-def _table(configs: dict[str, list[RunConfig]], runs: RunSet) -> Table:
-    made = runs.results()
+def _tell_of_threads(results: Sequence[Result]) -> None:
+    """Runs that `run` has made are taken as they are, though another number of threads may give other numbers."""
+    others = [one for one in results if one.config["device"] == "cpu" and (one.threads or 1) > 1]
+    if others:
+        found = counted(len(others), "run found was", "runs found were")
+        words = f"{found} made with more than the one thread of compare's own, and may have other numbers"
+        typer.echo(f"corestream: {words}", err=True)
+
+
+def _table(configs: dict[str, list[RunConfig]], made: Sequence[Result]) -> Table:
     condition = stream_title(next(iter(configs.values()))[0])
     cells = {}
     for group in configs.values():
