@@ -88,7 +88,7 @@ class LaneContext:
         self._pool = self._keeper = self._repeated = None
 
     def _repeat(self, work: Work, times: int, generators: list[torch.Generator], wait: bool = False) -> None:
-        """Captured, after what it takes to make all state that lasts; by a loop where that fails."""
+        """Run WARM_UP times as it is, which makes all state that lasts; then captured and launched, or looped where that fails."""
         inside = self.stream is not None and torch.cuda.is_current_stream_capturing()
         ordinary = times if inside else min(WARM_UP, times)
         for _ in range(ordinary):
@@ -112,7 +112,7 @@ class LaneContext:
             launch_all(graph, times - ordinary)
             torch.cuda.current_stream().synchronize()  # the graph goes now
         else:
-            # until the next task's, which finds the launches over, as a lane waits for the card; the work holds what they use
+            # graph and work are kept until their launches are over: the next task's, before which the lane waits, takes their place
             self._repeated = graph, work
             self._launch(graph, times - ordinary)
 

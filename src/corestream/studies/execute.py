@@ -71,7 +71,7 @@ def system_errors_told(folder: Path) -> Iterator[None]:
 def read_accuracy(folder: Path, whose: RunConfig | str | None = None) -> dict[str, Any] | None:
     """What a finished or diverged run found, None where it is not finished; damage is a RunError.
 
-    So is a result that is not `whose`, a configuration's or its digest's.
+    `whose` is the configuration, or its digest, that the result must belong to; another one's is an error too.
     """
     path = folder / "accuracy.json"
     if not path.exists():

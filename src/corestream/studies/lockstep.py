@@ -175,7 +175,7 @@ class Lane:
             execute.discard(self.folder)
 
     def waits_for_card(self) -> bool:
-        """Whether launches are under way; or a task is to be closed, for which the card must have done what it has of it."""
+        """Whether launches are under way, or a task is to be closed: that reads results, so that its launches must be over."""
         closes = self._run is not None and (self._run.closes_next or self._run.is_closing)
         return self._is_pumped() or (closes and self._context.is_busy())
 
@@ -329,7 +329,7 @@ class Lane:
         self._end_launches()
 
     def _end_launches(self) -> None:
-        """What was launched has been; an error is told, for steps that the run has skipped were not made. Its graph is not held on to."""
+        """Forget the job that is over, and its graph. Its error is raised: the run has already counted steps that were never made."""
         job, self._job = self._job, None
         if job is not None and job.error is not None:
             raise job.error

@@ -16,7 +16,7 @@ import torch
 PAUSE = 5e-4  # seconds until the next look, where the card has enough to do
 SWITCH = 1e-4  # seconds the other thread may compute on before a launch gets its turn
 UNDER_WAY = 2  # bundles of a job
-LATER = 1 / 8  # of the time that a bundle has been under way: until the next look at it
+LATER = 1 / 8  # of a bundle's age is waited until the next look at it
 
 
 @dataclass

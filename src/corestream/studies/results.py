@@ -33,7 +33,7 @@ class Result:
     device: str = ""
     seconds: float | None = None
     folder: Path | None = None
-    older: bool = False  # made by a version whose runs are not taken for those of now
+    older: bool = False  # made under an older FORMAT, and not mixed with present runs
     threads: int | None = None  # of torch's, where known
 
     @property

@@ -174,7 +174,7 @@ class Run:
 
     @property
     def whole_batches_left(self) -> int:
-        """Batches of the open sweep still to come that have as many samples as most."""
+        """Full batches that the open sweep has left, without a shorter last one."""
         assert self._train is not None
         return self._train.num_samples // self.batch_size - self.position.batch
 

@@ -59,7 +59,7 @@ class RunSet:
     ) -> list[Outcome]:
         """Make the missing runs, `jobs` at a time: otherwise as many as there are cores, or as a card takes side by side.
 
-        Where every one is refused for what its configuration says, so is the whole.
+        Raises ConfigError where every run is refused for its configuration.
         """
         if jobs is not None and jobs < 1:
             raise ConfigError(f"jobs is {jobs}; at least 1 is needed")
