@@ -118,6 +118,8 @@ def test_changed_code_is_another_run(cli, own, tmp_path):
     own.write_text(OWN.replace("PLACE", "the first ones"))
     assert cli(*command).status == 0
     assert len(list((tmp_path / "runs").iterdir())) == 2
+    assert cli("report", tmp_path / "runs").status == 0
+    assert "first (sweeps 1) (older version, run 2" in (tmp_path / "runs" / "report.html").read_text()
 
 
 def test_a_report_does_not_need_the_code_of_its_runs(cli, own, tmp_path, monkeypatch):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,6 +71,16 @@ def test_streams_of_different_length_have_columns_of_their_own() -> None:
     assert reasons == ["", "only the first task", "only the first 2 tasks"]
     papers = [table.cells["ocs", condition].paper["accuracy"].mean for condition in table.conditions]
     assert papers == [82.5, 82.5, 82.5]
+
+
+def test_of_two_versions_of_ones_own_code_the_newest_has_the_plain_name() -> None:
+    runs = [run("mine", seed, fingerprint=version) for seed in (0, 1) for version in ("ab", "cd")]
+    made = {"ab": 3600.0, "cd": 60.0}
+    dated = [replace(one, made=made[one.config["fingerprint"]] + one.seed) for one in runs]
+    table = table_of(dated)
+    assert set(table.rows) == {"mine", "mine (older version, run 1970-01-01 00:01:01 UTC)"}
+    assert {one.config["fingerprint"] for one in table.cells["mine", "rotated-mnist"].results} == {"ab"}
+    assert set(table_of(runs).rows) == {"mine (fingerprint ab)", "mine (fingerprint cd)"}  # when is not known
 
 
 def test_settings_of_an_unknown_method_are_named_where_they_part_rows() -> None:

@@ -1,4 +1,5 @@
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -212,6 +213,15 @@ def test_a_run_alone_on_a_card_is_made_there_and_raises_what_stops_it(tmp_path, 
 
 def test_a_result_tells_the_threads_it_was_made_with(two):
     assert [result.threads for result in read_runs(two.out)] == [1]
+
+
+def test_a_result_tells_when_it_was_made_by_the_times_that_are_dates(two):
+    (folder,) = two.out.iterdir()
+    before, (result,) = time.time(), two.results()
+    for wrong in (1e300, 10**400, float("nan"), "noon"):
+        EventLog(folder).write("resumed", time=wrong)
+    assert 0 < result.made <= before
+    assert [one.made for one in two.results()] == [result.made]
 
 
 WRONG = [

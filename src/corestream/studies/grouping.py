@@ -5,6 +5,7 @@ A row is named after its method and the settings that are not the method's own, 
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from corestream import learners
@@ -91,9 +92,36 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
         named[condition_of(config), label_of(config)].append(key)
     labels: dict[bytes, str] = {}
     for (_, name), keys in named.items():
-        parted = told_apart([shared(groups[key][0].config) for key in keys])
+        parted = _parted([groups[key] for key in keys])
         labels |= {key: _with(name, words) for key, words in zip(keys, parted, strict=True)}
     return labels
+
+
+def _parted(groups: Sequence[Sequence[Result]]) -> list[list[str]]:
+    """What parts groups of one name, in words; the newest version of the user's own code or pictures needs none."""
+    configs, ages = [shared(group[0].config) for group in groups], _ages(groups)
+    if ages is None:
+        return told_apart(configs)
+    versions = [config.pop("fingerprint", "") for config in configs]
+    return [
+        [*filter(None, [ages[version]]), *words]
+        for version, words in zip(versions, told_apart(configs), strict=True)
+    ]
+
+
+def _ages(groups: Sequence[Sequence[Result]]) -> dict[str, str] | None:
+    """When the runs of each older fingerprint were made; None where that is not known, or does not tell them apart."""
+    last: dict[str, float] = defaultdict(float)
+    for result in (result for group in groups for result in group):
+        version = result.config.get("fingerprint", "")
+        last[version] = max(last[version], result.made or 0.0)
+    newest = max(last, key=lambda version: last[version])
+    ages = {version: f"older version, run {_date(made)}" for version, made in last.items()} | {newest: ""}
+    return ages if all(last.values()) and len(set(ages.values())) == len(ages) else None
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -35,6 +35,7 @@ class Result:
     folder: Path | None = None
     older: bool = False  # made under an older FORMAT, and not mixed with present runs
     threads: int | None = None  # of torch's, where known
+    made: float | None = None  # when, in seconds since 1970, where known
 
     @property
     def seed(self) -> int:

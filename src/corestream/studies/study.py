@@ -17,6 +17,7 @@ from corestream.studies.lockstep import make_runs_together
 from corestream.studies.pool import Outcome, Watcher, make_runs
 from corestream.studies.results import Result
 
+YEAR_9999 = 253_370_764_800  # in seconds since 1970
 LANES = 30  # runs side by side on one card: measured, see docs/PERFORMANCE.md
 
 
@@ -117,6 +118,7 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
         "folder": folder,
         "older": config is None and digest != written.digest(),
         "threads": threads if isinstance(threads, int) else None,
+        "made": _last_time(events),
     }
     if accuracy is None:
         note = _failure(events)
@@ -179,6 +181,14 @@ def _failure(events: list[dict[str, object]]) -> str | None:
     """Why the run failed, where that is the last thing that happened to it."""
     ends = [event for event in events if event["event"] in ("started", "resumed", "interrupted", "failed")]
     return str(ends[-1].get("error", "")) if ends and ends[-1]["event"] == "failed" else None
+
+
+def _last_time(events: list[dict[str, object]]) -> float | None:
+    """None where no event has a time that could be a date."""
+    times = (event.get("time") for event in events)
+    return max(
+        (time for time in times if isinstance(time, int | float) and 0 < time < YEAR_9999), default=None
+    )
 
 
 def _seconds(events: list[dict[str, object]]) -> float:
