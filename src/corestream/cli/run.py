@@ -99,7 +99,7 @@ def _print(config: RunConfig, folder: Path, result: dict[str, Any], as_json: boo
         typer.echo(json.dumps({"folder": str(folder), **result}, sort_keys=True))
         return
     if result["status"] == "done":
-        single = len(result["matrix"]) == 1  # nothing could be forgotten
+        single = len(result.get("matrix", ())) == 1  # nothing could be forgotten
         forgetting = None if single else result.get("forgetting")
         found = f"accuracy {100 * result['average_accuracy']:.1f} %, forgetting "
         found += NONE if forgetting is None else f"{forgetting:.3f}"
