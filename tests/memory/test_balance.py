@@ -62,5 +62,7 @@ def test_targets_that_are_no_classes_are_an_error_that_says_what_to_give():
             groups(targets, "class")
     with pytest.raises(ValueError, match=r"a callable .* groups, as balance=lambda y: y\.long\(\)"):
         groups(torch.randn(3), "class")
+    with pytest.raises(ValueError, match=r"give y\.squeeze\(1\), or else balance=None"):
+        groups(torch.zeros(3, 1, dtype=torch.long), "class")
     with pytest.raises(ValueError, match=r"one group a sample, shape \[3\]"):
         groups(torch.randn(3), lambda targets: targets[:2])

@@ -411,7 +411,7 @@ def test_an_empty_memory_says_so(generator):
     assert len(memory) == 0
     assert memory.counts() == {}
     for look in (lambda: memory.inputs, lambda: memory.sample(1, generator)):
-        with pytest.raises(LookupError, match="the memory is empty"):
+        with pytest.raises(LookupError, match=r"the memory is empty: .* reference=None"):
             look()
     memory.store(candidates([0]), generator=generator)
     with pytest.raises(ValueError, match="count must be a whole number of at least 1, got 0"):
@@ -447,6 +447,10 @@ def test_what_is_kept_may_be_replaced_within_the_capacity():
         (
             {"capacity": 5, "policy": "per-class", "classes": 6},
             "classes must be between 1 and the capacity of 5, got 6",
+        ),
+        (
+            {"capacity": 5, "policy": "per-class", "balance": None},
+            "policy='per-class' keeps a share of each class, and balance=None knows no classes",
         ),
     ],
 )

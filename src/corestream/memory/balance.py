@@ -25,9 +25,11 @@ def check_targets(targets: Tensor, balance: Balance) -> None:
     """A balance by class needs classes."""
     if balance == "class" and (targets.dim() != 1 or targets.is_floating_point()):
         example = ", as balance=lambda y: y.long()" if targets.dim() == 1 else ""
+        is_column = targets.dim() == 2 and targets.shape[1] == 1 and not targets.is_floating_point()
+        first = "give y.squeeze(1), or else " if is_column else "give "
         raise ValueError(
             f"balance='class' needs one integer target a sample, got {targets.dtype} of shape {list(targets.shape)}: "
-            f"give balance=None, or a callable that maps targets to groups{example}"
+            f"{first}balance=None, or a callable that maps targets to groups{example}"
         )
 
 

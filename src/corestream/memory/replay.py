@@ -48,6 +48,11 @@ class ReplayMemory:
             raise ValueError("tasks, the number of tasks T, goes with policy='fixed' and with no other")
         if tasks is not None and not 1 <= tasks <= capacity:
             raise ValueError(f"tasks must be between 1 and the capacity of {capacity}, got {tasks}")
+        if policy == "per-class" and balance is None:
+            raise ValueError(
+                "policy='per-class' keeps a share of each class, and balance=None knows no classes: give balance='class' or a callable, "
+                "or another policy"
+            )
         if classes is not None and policy != "per-class":
             raise ValueError(
                 "classes, the number of classes C, goes with policy='per-class' and with no other"
@@ -80,7 +85,9 @@ class ReplayMemory:
         if self._reservoir is not None and len(self):
             return self._reservoir.slots[: len(self)]
         if self._kept is None:
-            raise LookupError("the memory is empty")
+            raise LookupError(
+                "the memory is empty: it is filled when a task ends, and until then a loop of one's own selects with reference=None"
+            )
         return self._kept
 
     @property
