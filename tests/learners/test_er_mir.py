@@ -82,3 +82,14 @@ def test_picks_of_a_batch_are_those_without_a_sample_whose_loss_is_not_finite(mo
         )
     assert learner.observe(x, y).picked.tolist() == good[rise.topk(3).indices].tolist()
     assert all(p.isfinite().all() for p in model.parameters())
+
+
+def test_where_fewer_than_k_are_finite_the_others_are_neither_picked_nor_kept(model, sgd, batch):
+    learner = make(model, sgd, k=4, adapt=True)
+    x, y = batch(7)
+    x[:5] = torch.nan
+    step = learner.observe(x, y, ids=torch.arange(7))
+    assert sorted(step.picked.tolist()) == [-1, -1, 5, 6]
+    assert step.picked.tolist()[2:] == [-1, -1]
+    assert step.loss.isfinite()
+    assert sorted(learner.memory.ids.tolist()) == [5, 6]

@@ -23,6 +23,7 @@ def test_a_model_without_either_is_told():
 
 def test_raw_inputs_are_flat():
     assert raw_inputs((torch.zeros(3, 1, 2, 2), torch.zeros(3))).shape == (3, 4)
+    assert raw_inputs(torch.tensor([4, 1, 2])).tolist() == [[4.0], [1.0], [2.0]]
 
 
 class Heads(nn.Module):

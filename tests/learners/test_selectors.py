@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from corestream import ReplayMemory
+from corestream import OCS, NonFiniteError, ReplayMemory
 from corestream.learners import Bilevel, GradMatching, ICaRL, KMeansEmbedding, KMeansFeatures
 from corestream.memory import Samples
 from corestream.selection.bilevel import bilevel
@@ -111,3 +111,30 @@ def test_bilevel_asks_for_classes_before_it_learns(model, sgd, batch):
     )
     with pytest.raises(ValueError, match="Bilevel's choice needs classes"):
         learner.observe(batch()[0], torch.randn(12))
+
+
+@pytest.mark.parametrize("how", [Bilevel, lambda *args: OCS(*args, fill="bilevel", warm_start=0)])
+def test_bilevel_takes_two_classes_as_true_and_false(how, sgd):
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2)
+    learner = how(model, sgd(model), ReplayMemory(4))
+    learner.observe(torch.randn(9, 4), torch.arange(9) % 2 == 0)
+    learner.end_task()
+    assert learner.memory.targets.tolist().count(True) == 2
+
+
+def test_icarl_herds_in_the_memorys_own_groups(model, sgd, batch):
+    learner = ICaRL(
+        model, sgd(model), ReplayMemory(6, balance=None), loss_fn=lambda out, y: (out - y).square().mean(1)
+    )
+    x, labels = batch(12)
+    picked = learner.choose(Samples.of(x, nn.functional.one_hot(labels, 3).float()), 5)
+    assert torch.equal(picked, herding(model.embed(x).detach(), 5))
+
+
+def test_a_batch_in_which_bilevel_finds_nothing_finite_is_told(model, sgd, batch):
+    learner = Bilevel(model, sgd(model), ReplayMemory(6), k=4, adapt=True)
+    x, y = batch()
+    with pytest.raises(NonFiniteError, match="no sample with a finite loss"):
+        learner.observe(torch.full_like(x, torch.nan), y)
+    learner.observe(x, y)

@@ -45,7 +45,7 @@ def tangent_coreset(
     """k samples, best first, from which a model in the network's tangent kernel learns the others best."""
     targets = samples.targets
     check_classes(targets)
-    kernel = ntk(model, samples.inputs, targets.unique().tolist(), max_bytes=max_bytes)
+    kernel = ntk(model, samples.inputs, targets.long().unique().tolist(), max_bytes=max_bytes)
     return bilevel(kernel, targets, k, ridge=ridge, generator=generator).picked
 
 

@@ -43,7 +43,8 @@ class ERMIR(Rehearsal):
         # a finite sample stands in, with no weight, for one that is not: zero times its gradient would still be NaN
         places = torch.arange(len(samples), device=self.device)
         by = samples[places.where(finite, finite.int().argmax())]
-        return self._interfered(samples, self._virtual_step(by, finite), k)
+        chosen = self._interfered(samples, self._virtual_step(by, finite), k)
+        return chosen.masked_fill(~finite[chosen], -1)
 
     def _replayed(self, samples: Samples) -> Samples | None:
         if not len(self.memory):
@@ -70,4 +71,5 @@ class ERMIR(Rehearsal):
         return {name: (p - rates.get(id(p), 0.0) * gradient).detach() for (name, p), gradient in moved}
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
-        self.memory.add(samples, self.generator)
+        # what stands in for missing picks is there already; on a card, where a look would wait, it is kept once more
+        self.memory.add(samples if valid.is_cuda else samples[valid], self.generator)

@@ -30,7 +30,7 @@ def features(model: nn.Module, inputs: Any) -> Tensor:
 def raw_inputs(inputs: Any) -> Tensor:
     """The inputs themselves as vectors, [N, D]."""
     x: Tensor = _first(inputs)
-    return x.flatten(1).float()
+    return x.reshape(len(x), -1).float()
 
 
 def _first(inputs: Any) -> Any:

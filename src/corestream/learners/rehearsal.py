@@ -53,7 +53,8 @@ class Rehearsal(Finetune):
         if not self.adapt or self.k is None or self.k >= len(samples):
             return super()._pick(samples)
         with in_mode(self.model, "eval"):
-            return self.choose(samples, self.k)
+            chosen = self.choose(samples, self.k)
+        return chosen if len(chosen) else chosen.new_full((1,), -1)
 
     def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
         replayed = self._replayed(samples)
