@@ -305,3 +305,23 @@ def test_a_task_can_end_in_inference_mode(model, sgd, batch, generator):
         with torch.inference_mode():
             learner.end_task()
     assert learner.task == 2
+
+
+@pytest.mark.parametrize(("method", "options"), [(MCSGD, {}), (MCSGDOCS, {"warm_start": 0})])
+def test_a_path_goes_through_embeddings_of_sparse_gradients(sgd, method, options):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Embedding(6, 8, sparse=True), torch.nn.Flatten(), torch.nn.Linear(24, 3)
+    )
+    learner = method(model, sgd(model), ReplayMemory(9), path_steps=2, **options)
+    for _ in range(2):
+        learner.observe(torch.randint(6, (9, 3)), torch.arange(9) % 3)
+        at_its_end = parameters(model)
+        learner.end_task()
+    assert not torch.equal(model[0].weight, at_its_end["0.weight"])
+    assert model[0].sparse
+
+
+def test_paths_need_tasks_that_end(model, sgd):
+    with pytest.raises(ValueError, match=r"task_free=True: .* when a task ends"):
+        MCSGDOCS(model, sgd(model), ReplayMemory(9), task_free=True)

@@ -85,3 +85,8 @@ class MCSGD(Connected, RandomMemory):
 
 class MCSGDOCS(Connected, OCS):
     """OCS chooses what is trained on and remembered; the paths are the same."""
+
+    def __init__(self, *args: Any, **shared: Any) -> None:
+        if shared.get("task_free"):
+            raise ValueError("task_free=True: MC-SGD's paths are found when a task ends; give OCS itself")
+        super().__init__(*args, **shared)

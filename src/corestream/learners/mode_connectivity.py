@@ -1,6 +1,7 @@
 """Linear mode connectivity (Mirzadeh et al. 2021): a solution with low loss along two straight paths."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +58,7 @@ def connect(
     optimizer = torch.optim.SGD(found, lr=lr, momentum=momentum)
 
     def step() -> None:
-        with in_mode(model, "eval"):
+        with in_mode(model, "eval"), dense_embeddings(model):
             loss = path_loss(
                 model, loss_fn, solution, found, parameters, _some(old, batch, generator), points
             )
@@ -74,6 +75,23 @@ def connect(
     except BaseException:
         _assign(parameters, minimum)
         raise
+
+
+@contextmanager
+def dense_embeddings(model: nn.Module) -> Iterator[None]:
+    """Inside, embeddings give dense gradients: sparse ones do not go back to a row of all parameters."""
+    sparse = [
+        module
+        for module in model.modules()
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
+    ]
+    for module in sparse:
+        module.sparse = False
+    try:
+        yield
+    finally:
+        for module in sparse:
+            module.sparse = True
 
 
 def in_rows(parameters: Parameters) -> Rows:
