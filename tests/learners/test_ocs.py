@@ -1166,8 +1166,9 @@ def test_what_is_kept_is_not_scored_where_nothing_of_it_has_to_go(model, draw, m
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tau": "a"}, "tau must be a finite number, got 'a'"),
+        ({"tau": "a"}, "tau must be a finite number that is not negative, got 'a'"),
         ({"tau": float("nan")}, "tau must be a finite number"),
+        ({"tau": -1.0}, "tau must be a finite number that is not negative, got -1.0"),
         ({"weights": (1, "a", 2)}, "weights must be three numbers"),
         ({"weights": (1, 2)}, "weights must be three numbers"),
         ({"reference": 2.5}, "reference must be 'memory', 'replay' or a number"),

@@ -94,8 +94,8 @@ class OCS(KeepsPicks):
             raise ValueError(
                 f"weights must be three numbers, for S, V and A, not all of them 0, got {weights!r}"
             )
-        if not _is_finite(tau):
-            raise ValueError(f"tau must be a finite number, got {tau!r}")
+        if not _is_finite(tau) or tau < 0:
+            raise ValueError(f"tau must be a finite number that is not negative, got {tau!r}")
         self.k, self.tau, self.lam, self.replay, self.reference = k, tau, lam, replay, reference
         self.weights, self.single_pass = weights, single_pass
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
@@ -293,6 +293,10 @@ class OCS(KeepsPicks):
                 "start_sweep() before each sweep over the task, which ends it",
                 stacklevel=outside(),
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle, which cannot write the code of a loss."""
+        return {**self.__dict__, "_situation": None}
 
     def _state(self) -> dict[str, Tensor]:
         seen = {"coupled": torch.tensor(self._coupled), "asked": torch.tensor(self._asked)}
