@@ -1,4 +1,6 @@
 import copy
+import io
+import pickle
 import warnings
 
 import numpy
@@ -52,6 +54,13 @@ def test_a_step_says_which_samples_it_was_taken_on(learner, batch):
     assert step.loss.shape == ()
     assert step.picked is None
     assert step.scores is None
+    assert repr(step) == "Step(the whole batch, no scores)"
+
+
+def test_a_step_shows_how_many_were_picked_without_its_loss(model, sgd, batch):
+    step = OCS(model, sgd(model), ReplayMemory(6), k=3).observe(*batch())
+    step._loss = None
+    assert repr(step) == "Step(3 picked, with scores)"
 
 
 def test_the_loss_of_a_step_keeps_no_graph(learner, batch):
@@ -579,3 +588,121 @@ def test_what_a_method_has_to_fill_in_is_named(model, sgd, batch):
     learner.observe(*batch())
     with pytest.raises(NotImplementedError, match=r"Chooseless needs a method choose\(self, samples, k\)"):
         learner.end_task()
+
+
+@pytest.mark.parametrize("kind", [OCS, Uniform, GSS])
+@pytest.mark.parametrize("ended", [False, True])
+def test_after_a_state_a_batch_of_another_kind_is_refused_before_the_step(model, sgd, batch, kind, ended):
+    def make():
+        own = copy.deepcopy(model)
+        return kind(own, sgd(own), ReplayMemory(9), **({"warm_start": 0} if kind is OCS else {}))
+
+    learner, twin, (x, y) = make(), make(), batch()
+    learner.observe(x, y)
+    if ended:
+        learner.end_task()
+    twin.load_state_dict(learner.state_dict())
+    before = copy.deepcopy(twin.model.state_dict())
+    with pytest.raises(ValueError, match=r"torch.int64 \[\] before, .* torch.int32 \[\] now"):
+        twin.observe(x, y.int())
+    assert all(torch.equal(value, before[name]) for name, value in twin.model.state_dict().items())
+    twin.observe(x, y)
+
+
+def test_a_batch_unlike_what_another_learner_left_in_the_memory_is_refused_before_the_step(model, sgd, batch):
+    memory, (x, y) = ReplayMemory(9), batch()
+    learner = Uniform(model, sgd(model), memory)
+    learner.observe(x, y)
+    learner.end_task()
+    with pytest.raises(ValueError, match="must have one shape and type"):
+        Uniform(model, sgd(model), memory).observe(x, y.int())
+
+
+class Prepared(torch.optim.Optimizer):
+    """Makes its state in the constructor, and never again."""
+
+    def __init__(self, parameters, start=0.5):
+        super().__init__(parameters, {"lr": 0.01})
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter]["sum"] = torch.full_like(parameter, start)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            known = self.state[parameter]["sum"].addcmul_(parameter.grad, parameter.grad)
+            parameter.addcdiv_(parameter.grad, known.sqrt(), value=-0.01)
+
+
+def test_what_an_optimiser_made_at_first_is_there_again_after_each_task(model, batch):
+    learner = Plain(model, Prepared(model.parameters()))
+    for _ in range(2):
+        learner.observe(*batch())
+        assert learner.optimizer.state[model.head.weight]["sum"].std() > 0
+        learner.end_task()
+        assert learner.optimizer.state[model.head.weight]["sum"].unique().tolist() == [0.5]
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), torch.optim.Adam])
+def test_what_an_optimiser_learned_before_its_learner_does_not_come_back(model, batch, make):
+    optimizer, (x, y) = make(model.parameters()), batch()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    learner = Plain(model, optimizer)
+    learner.end_task()
+    assert not learner.optimizer.state
+
+
+class Noted(nn.Linear):
+    def get_extra_state(self):
+        return {"seen": 3}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_what_a_state_cannot_hold_is_named(sgd, model):
+    net = nn.Sequential(Noted(4, 3))
+    with pytest.raises(
+        ValueError, match=r"model\.0\._extra_state is a dict, and a state holds tensors alone"
+    ):
+        Plain(net, sgd(net)).state_dict()
+    optimizer = sgd(model)
+    optimizer.param_groups[0]["tags"] = {"head"}
+    with pytest.raises(ValueError, match=r"optimiser's param_groups\[0\]\['tags'\] is a set"):
+        Plain(model, optimizer).state_dict()
+
+
+def saved_and_loaded(learner):
+    file = io.BytesIO()
+    torch.save(learner, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), saved_and_loaded])
+@pytest.mark.parametrize("kind", [OCS, Uniform])
+def test_a_learner_at_work_can_be_pickled_and_goes_on_alike(model, sgd, batch, kind, copied):
+    learner = kind(model, sgd(model), ReplayMemory(6), k=3)
+    learner.observe(*batch())
+    twin = copied(learner)
+    for one in (learner, twin):
+        one.observe(*batch(seed=1))
+    assert twin.model is not learner.model
+    assert all(torch.equal(value, twin.state_dict()[name]) for name, value in learner.state_dict().items())
+
+
+def test_a_task_that_the_model_does_not_take_is_told(sgd, batch):
+    model, task = nn.Linear(4, 3), torch.zeros(12, dtype=torch.long)
+    with pytest.raises(
+        TypeError, match=r"task goes to the model as its second argument, and Linear\.forward"
+    ):
+        Finetune(model, sgd(model)).observe(*batch(), task)
+
+
+def test_an_error_of_the_models_own_code_stays_what_it_is(sgd, batch):
+    class Wrong(nn.Linear):
+        def forward(self, x, task):
+            return super().forward(x, task)
+
+    model = Wrong(4, 3)
+    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given"):
+        Finetune(model, sgd(model)).observe(*batch(), torch.zeros(12, dtype=torch.long))

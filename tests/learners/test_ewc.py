@@ -157,3 +157,64 @@ def test_a_state_with_samples_of_another_shape_goes_on(sgd):
     other.load_state_dict(learner.state_dict())
     other.observe(torch.randn(6, 5, 4), y)
     assert len(other.candidates.kept()) == 12
+
+
+def test_the_penalty_is_limited_by_each_parameters_own_rate(model, batch):
+    groups = [
+        {"params": model.hidden.parameters(), "lr": 1e-4},
+        {"params": [model.head.weight], "lr": 1.0},
+        {"params": [model.head.bias], "lr": 0.0},
+    ]
+    learner = EWC(model, torch.optim.SGD(groups), penalty=1000.0)
+    x, y = batch(30)
+    learner.observe(x, y)
+    learner.end_task()
+    seen = {}
+    for name, parameter in model.named_parameters():
+        learner.fisher[name].fill_(5.0)
+        parameter.register_post_accumulate_grad_hook(lambda p, name=name: seen.update({name: p.grad.clone()}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1
+    apart = {name: p.detach() - learner.anchor[name] for name, p in model.named_parameters()}
+    own = torch.autograd.grad(cross_entropy(model(x), y), list(model.parameters()))
+    learner.observe(x, y)
+    steepest = {"hidden.weight": 5000.0, "hidden.bias": 5000.0, "head.weight": 1.0, "head.bias": 5000.0}
+    for (name, slope), gradient in zip(steepest.items(), own, strict=True):
+        torch.testing.assert_close(seen[name], gradient + slope * apart[name], rtol=1e-3, atol=1e-4)
+
+
+class Heads(torch.nn.Module):
+    """A head for each task."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = torch.nn.ModuleList(torch.nn.Linear(4, 3) for _ in range(3))
+
+    def forward(self, x, task):
+        return self.heads[int(task[0])](x)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_head_that_no_sample_has_used_is_left_alone(batch, resumed):
+    def make(model):
+        return EWC(model, torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.5))
+
+    learner = make(Heads())
+    unused = learner.model.heads[2].weight.detach().clone()
+    for task in range(2):
+        for _ in range(3):
+            learner.observe(*batch(), torch.full((12,), task))
+        learner.end_task()
+        if resumed:
+            state, learner = learner.state_dict(), make(Heads())
+            learner.load_state_dict(state)
+    assert sorted(learner._used) == ["heads.0.bias", "heads.0.weight", "heads.1.bias", "heads.1.weight"]
+    assert torch.equal(learner.model.heads[2].weight, unused)
+
+
+def test_a_task_without_data_leaves_nothing_to_hold(model, sgd, batch):
+    learner = EWC(model, sgd(model))
+    learner.end_task()
+    assert learner.distance() == 0
+    learner.observe(*batch())

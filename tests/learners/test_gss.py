@@ -96,3 +96,8 @@ def test_a_state_brings_the_scores_of_its_memory(model, sgd, batch):
     other.observe(*batch(1, seed=1))
     other.end_task()
     assert torch.equal(other.memory.inputs[:5], learner.memory.inputs)
+
+
+def test_a_memory_drawn_from_by_task_is_refused(model, sgd):
+    with pytest.raises(ValueError, match="replay_from='task' draws from one task"):
+        GSS(model, sgd(model), ReplayMemory(8, replay_from="task"))

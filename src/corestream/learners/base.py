@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from inspect import signature
 from typing import Any
 
 import torch
@@ -20,11 +21,11 @@ from ..gradients.calling import (
     trainable,
     unwrap,
 )
-from ..memory import ReplayMemory
+from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import check_targets
 from ..selection.scores import Scores
 from .optimized import check_optimizer, optimized, warn_of_untrained
-from .optimizer_state import flat_state, load_flat_state
+from .optimizer_state import deepcopied, flat_state, load_flat_state, made_by_constructor
 
 # entries added later: states saved before do not have them
 YOUNGER = {"learner.concluded", "learner.coupled", "learner.asked", "optimizer.class", "memory.policy"}
@@ -49,6 +50,11 @@ class Step:
         self._learner, self._loss = learner, loss.detach() if isinstance(loss, Tensor) else loss
         self.picked, self.scores = picked, scores
 
+    def __repr__(self) -> str:
+        """Without a look at values, for which a card would be waited for."""
+        picked = "the whole batch" if self.picked is None else f"{len(self.picked)} picked"
+        return f"Step({picked}, {'no' if self.scores is None else 'with'} scores)"
+
     @property
     def loss(self) -> Tensor:
         """The loss, a tensor with no dimension. Reading it on CUDA waits for the device and raises what was found there."""
@@ -65,6 +71,7 @@ class Learner:
     """
 
     memory: ReplayMemory | None = None
+    candidates: Reservoir | None = None  # what may enter it, or serves at a task's end
     follows_model = True  # whether layers may be frozen, thawed or replaced on the way
     # whether all that changes from step to step lies in tensors: then a card may replay a step
     capturable = True
@@ -95,6 +102,7 @@ class Learner:
             )
         self.model, self.optimizer = unwrap(model), optimizer
         check_optimizer(optimizer, trainable(self.model).values())
+        self._first_state = made_by_constructor(optimizer)
         self._follow_model()
         self.device = next(iter(self.parameters.values())).device
         if generator is not None and generator.device.type != self.device.type:
@@ -128,11 +136,16 @@ class Learner:
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
         inputs, y = map_inputs(_plain, inputs), _plain(y)
-        kind = [(list(x.shape[1:]), x.dtype) for x in (*leaves(inputs), y)]
+        kind = _kind_of(inputs, y)
         self._check_kind(kind)
         versions = _versions(inputs)
         with torch.inference_mode(False), torch.enable_grad():
-            step = self._learn(inputs, y, None if ids is None else ids.long())
+            try:
+                step = self._learn(inputs, y, None if ids is None else ids.long())
+            except TypeError as error:
+                if task is not None:
+                    _explain_task(self.model, inputs, error)
+                raise
         if not isinstance(step, Step):
             raise TypeError(
                 f"{type(self).__name__}._learn must return a Step, got {type(step).__name__}: return Step(self, loss)"
@@ -165,6 +178,7 @@ class Learner:
         self._concluded = False
         self.task += 1
         self.optimizer.state.clear()
+        self.optimizer.state.update(deepcopied(self._first_state))
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] * self.lr_decay
 
@@ -204,11 +218,13 @@ class Learner:
         parts["beside"] = self._beside()
         if self.memory is not None:
             parts["memory"] = self.memory.state_dict()
-        return {
-            f"{part}.{name}": value.detach().clone()
-            for part, values in parts.items()
-            for name, value in values.items()
-        }
+        state = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+        for name, value in state.items():
+            if not isinstance(value, Tensor):
+                raise ValueError(
+                    f"{name} is a {type(value).__name__}, and a state holds tensors alone: let get_extra_state return a tensor"
+                )
+        return {name: value.detach().clone() for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """What is no state of such a learner is refused, and leaves it as it was."""
@@ -230,7 +246,7 @@ class Learner:
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = value if part == "optimizer" else value.to(self.device)
         own = parts["learner"]
-        self._is_new = False
+        self._is_new, self._kind = False, None
         self.model.load_state_dict(parts["model"])
         if isinstance(self.loss_fn, nn.Module):
             self.loss_fn.load_state_dict(parts.get("loss", {}))
@@ -275,13 +291,25 @@ class Learner:
 
     def _check_kind(self, kind: Kind) -> None:
         """Before the step, and not only when a sample is to be kept beside others."""
-        if self._keeps_samples and self._kind is not None and kind != self._kind:
-            same_shapes = [shape for shape, _ in kind] == [shape for shape, _ in self._kind]
+        if not self._keeps_samples:
+            return
+        before = self._kind
+        # a state, or a memory that another learner has filled, may have brought samples
+        if before is None and (kept := self._kept_so_far()) is not None:
+            before = _kind_of(kept.inputs, kept.targets)
+        if before is not None and kind != before:
+            same_shapes = [shape for shape, _ in kind] == [shape for shape, _ in before]
             cure = "convert them to one type, x.to(dtype)" if same_shapes else "pad sequences to one length"
             raise ValueError(
                 "samples are kept side by side and must have one shape and type: "
-                f"{_words(self._kind)} before, {_words(kind)} now; {cure}"
+                f"{_words(before)} before, {_words(kind)} now; {cure}"
             )
+
+    def _kept_so_far(self) -> Samples | None:
+        """Samples beside which others are to be kept."""
+        if isinstance(self.memory, ReplayMemory) and len(self.memory):
+            return self.memory.samples
+        return self.candidates.kept() if isinstance(self.candidates, Reservoir) else None
 
     def _follow_model(self) -> None:
         """Layers may be frozen and thawed, and a head may grow or be replaced, while the learner is at work."""
@@ -380,6 +408,18 @@ def check_memory(memory: object) -> None:
         )
 
 
+def _explain_task(model: nn.Module, inputs: Inputs, error: TypeError) -> None:
+    """A clearer error where the model does not take the task; what else may have gone wrong in it is left alone."""
+    taken = signature(model.forward)
+    try:
+        taken.bind(*inputs)
+    except TypeError:
+        raise TypeError(
+            f"task goes to the model as its second argument, and {type(model).__name__}.forward takes {taken}: leave task out, or let "
+            "the model take it"
+        ) from error
+
+
 def _versions(inputs: Inputs) -> list[int]:
     """How often each tensor has been changed in place."""
     return [x._version for x in leaves(inputs)]
@@ -388,6 +428,10 @@ def _versions(inputs: Inputs) -> list[int]:
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over the valid samples; what is not valid cannot spoil it."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
+
+
+def _kind_of(inputs: Inputs, targets: Tensor) -> Kind:
+    return [(list(x.shape[1:]), x.dtype) for x in (*leaves(inputs), targets)]
 
 
 def _words(kind: Kind) -> str:

@@ -22,6 +22,8 @@ class Coreset(Rehearsal):
     back of their own order. Where the memory is balanced by class, each class gives its first.
     """
 
+    candidates: Reservoir
+
     def __init__(
         self,
         model: nn.Module,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..gradients import per_sample_gradients
-from ..gradients.calling import Inputs, join_batches, leaves
+from ..gradients.calling import Inputs, join_batches
 from ..gradients.per_sample import compute_dtype
 from ..memory import Reservoir, Samples
 from ..selection.scores import in_mode
@@ -25,10 +25,12 @@ class EWC(Finetune):
     θ*_t weighted by F_t. So two tensors per parameter hold any number of tasks. Where `end_task` gets no data, a
     random `candidates` of what was trained on serves.
 
-    A parameter whose penalty is too steep for the learning rate would be thrown about by it, and is held instead: penalty · F counts for
-    at most 1 / lr. (BatchNorm divides a channel that is the same for all samples by almost nothing, and its F is huge.)
+    A parameter whose penalty is too steep for its learning rate would be thrown about by it, and is held instead: penalty · F counts for
+    at most 1 / lr. (BatchNorm divides a channel that is the same for all samples by almost nothing, and its F is huge.) A parameter that
+    no sample has used yet, as that of a later task's head, is left alone.
     """
 
+    candidates: Reservoir
     follows_model = False  # F and θ̄ are those of the parameters that it began with
 
     def __init__(
@@ -48,6 +50,8 @@ class EWC(Finetune):
         wide = compute_dtype(self.parameters)
         self.fisher = {name: torch.zeros_like(p, dtype=wide) for name, p in self.parameters.items()}
         self.anchor = {name: p.detach().to(wide, copy=True) for name, p in self.parameters.items()}
+        # a penalty of zero would still be a gradient, with which weight decay and momentum move a parameter
+        self._used: list[str] = []  # parameters whose F is not zero everywhere
         self.candidates = Reservoir(candidates)
 
     @property
@@ -56,18 +60,25 @@ class EWC(Finetune):
 
     def _objective(self, samples: Samples, valid: Tensor) -> Tensor:
         loss = super()._objective(samples, valid)
-        if self.task == 0:
+        if not self._used:
             return loss
-        step = self.penalty * max(group["lr"] for group in self.optimizer.param_groups)
-        return loss + self.penalty / 2 * self.distance(1 / step if step > 0 else math.inf)
+        rates = {
+            id(p): self.penalty * group["lr"]
+            for group in self.optimizer.param_groups
+            for p in group["params"]
+        }
+        steepest = {name: 1 / rates[id(p)] for name, p in self.parameters.items() if rates.get(id(p), 0) > 0}
+        return loss + self.penalty / 2 * self.distance(steepest)
 
-    def distance(self, steepest: float = math.inf) -> Tensor:
-        """Σ_i F_i (θ_i − θ̄_i)², no F_i above `steepest`."""
+    def distance(self, steepest: dict[str, float] | None = None) -> Tensor:
+        """Σ_i F_i (θ_i − θ̄_i)², no F_i above its parameter's `steepest`."""
+        limits = steepest or {}
         parts = [
-            (self.fisher[name].clamp_max(steepest) * (p - self.anchor[name]).square()).sum()
+            (self.fisher[name].clamp_max(limits.get(name, math.inf)) * (p - self.anchor[name]).square()).sum()
             for name, p in self.parameters.items()
+            if name in self._used
         ]
-        return torch.stack(parts).sum()
+        return torch.stack(parts).sum() if parts else torch.zeros((), device=self.device)
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
         self.candidates.add(samples, valid_positions(valid), self.generator)
@@ -78,7 +89,11 @@ class EWC(Finetune):
             share = torch.where(total > 0, fisher / total, 1.0)
             self.anchor[name].lerp_(self.parameters[name].detach().to(share.dtype), share)
             self.fisher[name].copy_(total)
+        self._note_used()
         self.candidates.clear()
+
+    def _note_used(self) -> None:
+        self._used = [name for name, fisher in self.fisher.items() if bool(fisher.any())]
 
     def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor]:
         """The mean of g∘g over the samples whose loss and gradient are finite, g the gradient of a sample's own loss."""
@@ -109,10 +124,8 @@ class EWC(Finetune):
         for name in self.parameters:
             self.fisher[name].copy_(state[f"fisher.{name}"])
             self.anchor[name].copy_(state[f"anchor.{name}"])
+        self._note_used()
         self.candidates.load_state_dict(part_of(state, "candidates."))
-        kept = self.candidates.kept()
-        columns = [] if kept is None else [*leaves(kept.inputs), kept.targets]
-        self._kind = [(list(column.shape[1:]), column.dtype) for column in columns] or None
 
 
 def _joined(data: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:

@@ -36,6 +36,11 @@ class GSS(Rehearsal):
         super().__init__(model, optimizer, memory, **shared)
         check_counts(compare=compare)
         memory.require_shares()
+        if memory.replay_from == "task":
+            raise ValueError(
+                "memory: replay_from='task' draws from one task, and GSS draws from its slots, which know no tasks: give "
+                "replay_from='memory'"
+            )
         if len(memory):
             raise ValueError(
                 f"memory already holds {len(memory)} samples, and GSS does not know by which scores they came in: give an empty one, and "
@@ -93,6 +98,9 @@ class GSS(Rehearsal):
         there = best.values >= 0
         # a filled slot stands in, with no weight, for those that are empty
         return slots[best.indices.where(there, best.indices[0])], there
+
+    def _kept_so_far(self) -> Samples | None:
+        return self._slots
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         if self._slots is not None:

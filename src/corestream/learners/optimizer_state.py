@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         for number, group in enumerate(groups)
         for name in [name for name, value in group.items() if isinstance(value, Tensor)]
     }
+    for number, group in enumerate(groups):
+        for name, value in group.items():
+            _check_written(f"param_groups[{number}][{name!r}]", value)
     state["groups"] = _written(groups)
     state["class"] = _written(type(optimizer).__name__)
     plain: dict[str, object] = {}
@@ -28,6 +32,7 @@ def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
             if isinstance(value, Tensor):
                 state[f"state.{index}.{name}"] = value
             elif value is not None:
+                _check_written(f"state of parameter {index}, {name!r}", value)
                 plain[f"{index}.{name}"] = value
     return {**state, "plain": _written(plain)} if plain else state
 
@@ -60,6 +65,40 @@ def load_flat_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor
         elif kind == "state":
             whole["state"].setdefault(int(index), {})[name] = value.clone()
     optimizer.load_state_dict(whole)
+
+
+ByParameter = dict[Tensor, dict[str, Any]]
+
+
+def made_by_constructor(optimizer: torch.optim.Optimizer) -> ByParameter:
+    """A copy of what an optimiser has made before its first step, and does not make again; nothing where it has taken steps."""
+    fresh = all(map(_is_untouched, optimizer.state.values()))
+    return deepcopied(optimizer.state) if fresh else {}
+
+
+def deepcopied(state: Mapping[Tensor, Mapping[str, Any]]) -> ByParameter:
+    """With the parameters themselves as keys."""
+    return {parameter: deepcopy(dict(values)) for parameter, values in state.items()}
+
+
+def _is_untouched(values: Any) -> bool:
+    """Before the first step its number is 0; where it is not told, each tensor has still one value everywhere."""
+    if not isinstance(values, dict):
+        return False
+    if "step" in values:
+        return float(values["step"]) == 0
+    tensors = [value for value in values.values() if isinstance(value, Tensor)]
+    return all(bool((tensor == tensor.flatten()[:1]).all()) for tensor in tensors)
+
+
+def _check_written(place: str, value: object) -> None:
+    try:
+        _written(value)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"the optimiser's {place} is a {type(value).__name__}, which a state cannot hold: give a number, a text, a tensor, or a list "
+            "or dict of numbers and texts"
+        ) from error
 
 
 def _written(value: object) -> Tensor:

@@ -29,6 +29,7 @@ class KeepsPicks(Learner):
     """A learner whose picks may enter the memory. Its arguments are those of OCS, where they are explained."""
 
     memory: ReplayMemory
+    candidates: Reservoir
 
     def __init__(
         self,
