@@ -72,11 +72,14 @@ def capture(
     """The gradients of a checked batch; a second pass only where one sample's NaN would reach the others."""
     try:
         grads = _pass(model, loss_fn, inputs, targets, wanted, max_bytes)
-        if not grads.general or grads.losses.is_cuda or grads.all_finite:
+        if not grads.general or grads.losses.is_cuda:
+            return grads
+        suspects = ~grads.rows_are_finite()
+        if not bool(suspects.any()):
             return grads
         bad = _bad_inputs(inputs)
         if not bool(bad.any()) and isinstance(targets, Tensor):
-            bad = _bad_alone(model, loss_fn, inputs, targets, wanted, max_bytes, ~grads.finite)
+            bad = _bad_alone(model, loss_fn, inputs, targets, wanted, max_bytes, suspects)
         if not bool(bad.any()) or bool(bad.all()):
             return grads
     except Spoiled as spoiled:

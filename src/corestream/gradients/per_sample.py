@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..fusing import fusible
-from .blocks import Block
+from .blocks import Block, Rows
 from .blocks.assemble import pairs
 from .blocks.block import Index, taken
 from .precision import full_precision
@@ -76,6 +76,11 @@ class PerSampleGradients:
         if self._finite is None:
             self._finite = _is_finite(self._square_norms(), self.losses)
         return self._finite
+
+    def rows_are_finite(self) -> Tensor:
+        """[N] bool: the same of what the general path has written out alone, without the work for norms."""
+        rows = [block.flat.isfinite().all(1) for block in self._blocks if isinstance(block, Rows)]
+        return torch.stack(rows).all(0) if rows else torch.ones_like(self.losses, dtype=torch.bool)
 
     @property
     def all_finite(self) -> bool:

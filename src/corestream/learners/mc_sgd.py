@@ -33,6 +33,8 @@ class Connected(Learner):
         **shared: Any,
     ) -> None:
         super().__init__(*args, **shared)
+        if getattr(self, "task_free", False):
+            raise ValueError("task_free=True: MC-SGD's paths are found when a task ends; give OCS itself")
         check_counts(path_steps=path_steps, path_points=path_points)
         if path_lr <= 0:
             raise ValueError(f"path_lr must be above 0, got {path_lr}")
@@ -85,8 +87,3 @@ class MCSGD(Connected, RandomMemory):
 
 class MCSGDOCS(Connected, OCS):
     """OCS chooses what is trained on and remembered; the paths are the same."""
-
-    def __init__(self, *args: Any, **shared: Any) -> None:
-        if shared.get("task_free"):
-            raise ValueError("task_free=True: MC-SGD's paths are found when a task ends; give OCS itself")
-        super().__init__(*args, **shared)
