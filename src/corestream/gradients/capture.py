@@ -138,7 +138,10 @@ def _pass(
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
         blocks, general, coupled = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
     # without their graph, which the general path has kept
-    outputs, assembled = tree_map_only(Tensor, Tensor.detach, outputs), assemble(blocks, max_bytes)
+    outputs = (
+        outputs.detach() if isinstance(outputs, Tensor) else tree_map_only(Tensor, Tensor.detach, outputs)
+    )
+    assembled = assemble(blocks, max_bytes)
     return PerSampleGradients(
         losses.detach().to(dtype), outputs, assembled, wanted, max_bytes, general, coupled
     )
@@ -220,7 +223,9 @@ def _still_needed(calls: list[Call], uncovered: frozenset[str]) -> list[Call]:
 
 def _ordinary(x: Any) -> Any:
     """Tensors made under inference_mode cannot be part of a backward pass; their copies can."""
-    return tree_map_only(Tensor, lambda one: one.clone() if one.is_inference() else one, x)
+    if isinstance(x, Tensor):
+        return x.clone() if x.is_inference() else x
+    return tree_map_only(Tensor, _ordinary, x)
 
 
 def _seen(

@@ -120,9 +120,8 @@ def _may_move(node: Any, count: int) -> bool:
 
 def _is_of_its_own(node: Any) -> bool:
     """Whether it is somebody's torch.autograd.Function, which may do anything; torch's own for module hooks changes nothing."""
-    return node.name() != "BackwardHookFunctionBackward" and isinstance(
-        node, torch.autograd.function.BackwardCFunction
-    )
+    own = isinstance(node, torch.autograd.function.BackwardCFunction)
+    return own and node.name() != "BackwardHookFunctionBackward"
 
 
 def _moves(node: Any, count: int) -> bool:
