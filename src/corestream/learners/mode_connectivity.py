@@ -50,8 +50,7 @@ def connect(
 
     w̄ = `before` is the solution for the tasks so far and `old` what is remembered of them; ŵ is what the new task has made of it,
     the model's `parameters` as they are, and `new` samples of that task; parameters that are not given stay as they are. Those given
-    become w, step by step: nothing is left to be done after the last one, which may be still to come where somebody else repeats the
-    steps. An error leaves them at ŵ.
+    become w, step by step: each step writes its result, for `repeat` may return before the last one has run. An error leaves them at ŵ.
     """
     solution, minimum = in_rows(before), in_rows(parameters)
     found = [((a + b) / 2).requires_grad_() for a, b in zip(solution, minimum, strict=True)]

@@ -100,8 +100,8 @@ class OCS(KeepsPicks):
         self.weights, self.single_pass = weights, single_pass
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
         self._coupled = False  # whether a pass has shown that samples depend on each other
-        self._situation: Situation | None = None  # in which they were looked at
-        self._asked = 0  # how often it was asked whether they do
+        self._situation: Situation | None = None  # loss and modes at the last look for that
+        self._asked = 0  # steps in that situation, which decide when to look again
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
 
@@ -208,7 +208,8 @@ class OCS(KeepsPicks):
         return Step(self, lambda: losses[rows] @ weights, picked, scores)
 
     def _stand_alone(self, inputs: Inputs, targets: Tensor) -> bool:
-        """Looked at now and then, and anew where the loss or a layer's mode is another one; so far they did."""
+        """Whether samples are independent. It is looked at on a schedule (`is_due`), which begins anew where the loss or a layer's mode
+        changes; between the looks the answer is yes."""
         now = situation(self.model, self.loss_fn)
         if self._situation is not None and now != self._situation:
             self._asked = 0
@@ -334,8 +335,8 @@ def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tu
 
 def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients, rows: Tensor) -> bool:
     """Whether an ordinary step on the update's samples, `rows`, would leave the parameter alone: that of a head, say, which other samples
-    of this pass went through, and none of these; samples whose loss moves nothing at all do not tell. On a card, where a look would wait,
-    only what no sample of the pass used counts."""
+    of this pass went through, and none of these; where they have no gradient anywhere, it counts as used. On a card, where a look would
+    wait, only what no sample of the pass used counts."""
     if name not in grads.general or gradient.is_cuda or bool(gradient.any()):
         return name in grads.unused
     return bool(grads.norms()[rows].any()) and bool(grads.only([name]).norms().any())

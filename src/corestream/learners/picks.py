@@ -69,7 +69,7 @@ class KeepsPicks(Learner):
         self.candidates.clear()
 
     def _check_fill(self, inputs: Inputs, targets: Tensor) -> None:
-        """Now, and not only when a task ends."""
+        """Refuse a model or targets that `fill` cannot work with at the first batch, and not only when a task ends."""
         if self.fill == "bilevel":
             check_classes(targets)
         if self._kind is None and self.fill == "bilevel":

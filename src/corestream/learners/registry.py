@@ -54,7 +54,8 @@ class StreamClasses(Protocol):
 
 
 def register(method: Method) -> None:
-    """Make a method known to `names`, `settings`, `build` and the command line. The same once more, or its code anew, is no error."""
+    """Make a method known to `names`, `settings`, `build` and the command line; again, or in a re-imported
+    version, it takes its own place."""
     if set(method.name) & set(":,"):
         raise ConfigError(
             f"the method's name is {method.name!r}; take one without ':' and ',', which --methods reads otherwise"
@@ -185,7 +186,7 @@ def _memory(method: Method, settings: Settings, stream: StreamClasses) -> Replay
     policy: str = getattr(settings, "policy", "quota")
     _check_capacity(capacity, policy, stream)
     tasks = stream.num_tasks if policy == "fixed" else None
-    # as many of each class are a balance by class, whatever the method does elsewhere
+    # this policy implies a balance by class, whatever the method does elsewhere
     balance, classes = method.balance, None
     if policy == "per-class":
         balance, classes = "class", sum(_class_counts(stream))

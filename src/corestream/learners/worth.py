@@ -40,7 +40,7 @@ def worth_by_task(memory: ReplayMemory, grads: PerSampleGradients) -> Tensor:
 
 
 def worth_task_by_task(memory: ReplayMemory, among: Callable[[Samples], Tensor]) -> Tensor:
-    """The same from a pass for each task. Most tasks have as many samples, so that one pass is like the next."""
+    """The same from a pass for each task. Tasks with equally many samples share one shape, so that a card can repeat their pass."""
     samples, sizes = memory.samples, dict[int, list[Tensor]]()
     for rows in memory.places_by_task():
         sizes.setdefault(len(rows), []).append(rows)
