@@ -186,3 +186,46 @@ def test_a_compiled_loss_and_targets_of_inference_mode_are_taken():
     with torch.inference_mode():
         targets = {"aim": torch.randn(6, 3)}
     per_sample_gradients(model, lambda out, t: (out - t["aim"]).square().mean(1), (x, targets))
+
+
+def test_a_batch_that_is_learned_so_well_that_its_gradients_are_rounded_away_contradicts_nothing():
+    model, x = nn.Sequential(nn.Linear(6, 300), nn.ReLU(), nn.Linear(300, 2)), torch.randn(8, 6)
+    per_sample_gradients(model, None, (x, torch.randint(2, (8,))))
+    outputs = model(x).detach()
+    with torch.no_grad():
+        scale = 100 / (outputs[:, 0] - outputs[:, 1]).abs().min()
+        model[2].weight.mul_(scale)
+        model[2].bias.mul_(scale)
+    grads = per_sample_gradients(model, None, (x, outputs.argmax(1)))
+    assert grads.losses.max() < 1e-35
+    assert not grads.general
+    assert not grads.coupled
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sample_that_is_finite_by_chance_leaves_as_many_gradients_as_samples(seed):
+    class Dropping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.drop = nn.Parameter(torch.full((4,), 0.01)), nn.Dropout(0.5)
+
+        def forward(self, x):
+            return self.drop(x) * self.scale
+
+    torch.manual_seed(seed)
+    x = torch.randn(8, 4)
+    x[2] = 5e20
+    grads = per_sample_gradients(Dropping(), lambda out, _: out.square().sum(1), (x, torch.zeros(8)))
+    assert grads.losses.shape == (8,)
+
+
+def test_a_loss_with_a_number_for_each_sample_may_have_one_without_a_finite_gradient():
+    numbers = torch.rand(6) + 0.5
+    model, x = Unit(), torch.randn(6, 5)
+    x[2] = 0
+
+    def loss(outputs, targets):
+        return numbers * F.cross_entropy(outputs, targets, reduction="none")
+
+    finite = per_sample_gradients(model, loss, (x, torch.arange(6) % 3)).finite
+    assert finite.tolist() == [True, True, False, True, True, True]

@@ -652,6 +652,15 @@ def test_what_an_optimiser_learned_before_its_learner_does_not_come_back(model, 
     assert not learner.optimizer.state
 
 
+def test_the_momentum_of_single_numbers_does_not_come_back_either():
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model(torch.ones(4, 1)).sum().backward()
+    optimizer.step()
+    Plain(model, optimizer).end_task()
+    assert not optimizer.state
+
+
 class Noted(nn.Linear):
     def get_extra_state(self):
         return {"seen": 3}

@@ -111,9 +111,12 @@ def _bad_alone(
     """Samples whose gradient is not finite even without the others: a loss may be finite and have none, as a length at zero."""
     bad = torch.zeros_like(suspects)
     for n in suspects.nonzero().flatten().tolist():
-        twice = torch.tensor([n, n], device=targets.device)  # BatchNorm takes no sample alone
-        some = map_inputs(lambda x: x[twice], inputs)  # noqa: B023 - called at once
-        bad[n] = not _pass(model, loss_fn, some, targets[twice], wanted, max_bytes).all_finite
+        copies = torch.full((len(targets),), n, device=targets.device)
+        try:  # as many as there were: BatchNorm takes no sample alone, and a loss may have a number for each
+            some = map_inputs(lambda x: x[copies], inputs)  # noqa: B023 - called at once
+            bad[n] = not _pass(model, loss_fn, some, targets[copies], wanted, max_bytes).all_finite
+        except Spoiled:
+            bad[n] = True
     return bad
 
 
@@ -167,7 +170,7 @@ def _blocks(
         known = {}  # what is found of this batch holds for it alone
     backward = Backward(graph, losses, [one.edge for one in calls])
     before = {name: Held.of(p) for name, p in wanted.items()} if graph.has_own_functions() else {}
-    layouts, coupled, _ = read_layouts(known, key, backward, calls)
+    layouts, coupled, *_ = read_layouts(known, key, backward, calls)
     uncovered |= {
         name
         for one, layout in zip(calls, layouts, strict=True)

@@ -70,6 +70,7 @@ class Fingerprint:
     squares: Tensor  # [N] the squared length
     signed: Tensor  # [N] the sum with signs that follow no pattern
     tolerance: float  # how far rounding alone may move it: far below what a mixed-up pair of samples shows
+    least: float  # shorter gradients may be of numbers so small that they are rounded further
 
     @classmethod
     def of(cls, samples: Tensor) -> "Fingerprint":
@@ -81,10 +82,15 @@ class Fingerprint:
             wide = rows[part].double()
             squares.append(wide.square().sum(1))
             signed.append(wide @ signs)
-        return cls(torch.cat(squares), torch.cat(signed), _tolerance(rows))
+        tolerance = _tolerance(rows)
+        return cls(torch.cat(squares), torch.cat(signed), tolerance, torch.finfo(rows.dtype).tiny / tolerance)
 
     def any(self) -> bool:
         return bool((self.squares > 0).any())
+
+    def is_faint(self) -> bool:
+        """Whether there is a gradient, and none that can be relied upon: a batch that is learned very well has such."""
+        return 0 < float(self.squares.nan_to_num(torch.inf).max()) < self.least**2
 
     def fits(self, weighted: "Fingerprint", weights: Tensor, tol: float) -> bool:
         """Whether the other is this with each sample times its weight."""

@@ -24,13 +24,14 @@ class Reading(NamedTuple):
     layouts: tuple[Layout | None, ...]
     coupled: bool
     sure: bool  # every call has shown a gradient that leaves no doubt
+    faint: bool  # some call has shown one that proves nothing
 
     def contradicts(self, earlier: "Reading") -> bool:
         """Whether samples do not lie as an earlier batch's did."""
         lost = any(
             now is None and then is not None for now, then in zip(self.layouts, earlier.layouts, strict=True)
         )
-        return lost or (self.sure and self.layouts != earlier.layouts)
+        return not self.faint and (lost or (self.sure and self.layouts != earlier.layouts))
 
 
 # what was found, and how often it was asked for; None where one batch has contradicted another: then each is looked at
@@ -56,8 +57,11 @@ def read_layouts(known: Known, key: tuple[Any, ...], backward: Backward, calls: 
         known[key] = earlier, asked + 1
         return earlier
     found = _probe(backward, calls)
+    if earlier is not None and not found.contradicts(earlier):
+        known[key] = earlier, asked + 1
+        return earlier
     if earlier is not None:
-        known[key] = None if found.contradicts(earlier) else earlier, asked + 1
+        known[key] = None, asked + 1
     elif found.sure and key not in known:
         known[key] = found, 1
         if len(known) > KNOWN_READINGS:
@@ -94,7 +98,8 @@ def _probe(backward: Backward, calls: list[Call]) -> Reading:
         layout is None and open_ones and not _counts_positions(one.inputs)
         for one, layout, open_ones in zip(calls, layouts, options, strict=True)
     )
-    return Reading(tuple(layouts), coupled, sure)
+    faint = any(print_.is_faint() for prints in plain for print_ in prints.values())
+    return Reading(tuple(layouts), coupled, sure and not faint, faint)
 
 
 def _counts_positions(inputs: Tensor) -> bool:

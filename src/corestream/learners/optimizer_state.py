@@ -82,13 +82,13 @@ def deepcopied(state: Mapping[Tensor, Mapping[str, Any]]) -> ByParameter:
 
 
 def _is_untouched(values: Any) -> bool:
-    """Before the first step its number is 0; where it is not told, each tensor has still one value everywhere."""
+    """Before the first step its number is 0; where it is not told, each tensor of several entries has still one value everywhere."""
     if not isinstance(values, dict):
         return False
     if "step" in values:
         return float(values["step"]) == 0
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
-    return all(bool((tensor == tensor.flatten()[:1]).all()) for tensor in tensors)
+    return all(one.numel() > 1 and bool((one == one.flatten()[0]).all()) for one in tensors)
 
 
 def _check_written(place: str, value: object) -> None:

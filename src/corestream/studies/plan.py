@@ -75,7 +75,7 @@ def _check_axis(study: Study, configs: Mapping[Place, Sequence[RunConfig]]) -> N
     """A figure over a setting can only draw rows that have a place on its axis."""
     if study.kind == "memory sizes":
         axis = "the memory's capacity"
-        without = [row for (row, _), (config, *_) in configs.items() if "capacity" not in config.settings]
+        without = [row for (row, _), some in configs.items() if some and "capacity" not in some[0].settings]
     elif study.kind == "interpolation":
         axis = "α, the weight of S beside that of V"
         without = [row.label for row in study.rows if "weights" not in row.settings]
