@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from inspect import signature
 from typing import Any
 
 import torch
@@ -14,9 +13,7 @@ from ..gradients.calling import (
     Inputs,
     LossFn,
     call,
-    check_batch,
     check_losses,
-    leaves,
     map_inputs,
     trainable,
     unwrap,
@@ -24,14 +21,12 @@ from ..gradients.calling import (
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import check_targets
 from ..selection.scores import Scores
+from .batches import Kind, checked_inputs, explain_task, kind_of, plain, require_same, versions_of
 from .optimized import check_optimizer, optimized, warn_of_untrained
 from .optimizer_state import deepcopied, flat_state, load_flat_state, made_by_constructor
 
 # entries added later: states saved before do not have them
 YOUNGER = {"learner.concluded", "learner.coupled", "learner.asked", "optimizer.class", "memory.policy"}
-
-# of a batch: a sample's shape and type, for each of its tensors
-Kind = list[tuple[list[int], torch.dtype]]
 
 
 class Step:
@@ -127,7 +122,7 @@ class Learner:
 
     def observe(self, x: Any, y: Tensor, task: Tensor | None = None, *, ids: Tensor | None = None) -> Step:
         """Learn from a batch. `task` goes to the model as its second argument; `ids` travel with samples that are kept."""
-        inputs = self._checked(x, y, task, ids)
+        inputs = checked_inputs(self.device, x, y, task, ids)
         # now, and not only when a task's share is stored
         if isinstance(self.memory, ReplayMemory) and self.memory.policy != "reservoir":
             check_targets(y, self.memory.balance)
@@ -135,22 +130,22 @@ class Learner:
         self._follow_memory()
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
-        inputs, y = map_inputs(_plain, inputs), _plain(y)
-        kind = _kind_of(inputs, y)
+        inputs, y = map_inputs(plain, inputs), plain(y)
+        kind = kind_of(inputs, y)
         self._check_kind(kind)
-        versions = _versions(inputs)
+        versions = versions_of(inputs)
         with torch.inference_mode(False), torch.enable_grad():
             try:
                 step = self._learn(inputs, y, None if ids is None else ids.long())
             except TypeError as error:
                 if task is not None:
-                    _explain_task(self.model, inputs, error)
+                    explain_task(self.model, inputs, error)
                 raise
         if not isinstance(step, Step):
             raise TypeError(
                 f"{type(self).__name__}._learn must return a Step, got {type(step).__name__}: return Step(self, loss)"
             )
-        if self._keeps_samples and _versions(inputs) != versions:
+        if self._keeps_samples and versions_of(inputs) != versions:
             raise ValueError(
                 "the model changes its inputs in place, and with them what is kept: let it change a copy (inplace=False, x.clone())"
             )
@@ -269,22 +264,6 @@ class Learner:
 
     # What it does for them
 
-    def _checked(self, x: Any, y: Any, task: Tensor | None, ids: Any) -> Inputs:
-        """The model's inputs, of a batch whose parts fit together."""
-        inputs = x if task is None else (x, task)
-        if not isinstance(y, Tensor):
-            raise TypeError(f"y must be a tensor, one target a sample, got {type(y).__name__}")
-        count = check_batch(self.device, (inputs, y))[2]
-        if ids is None:
-            return inputs
-        if not isinstance(ids, Tensor):
-            raise TypeError(f"ids must be a tensor, one number a sample, got {type(ids).__name__}")
-        if ids.shape != (count,):
-            raise ValueError(f"ids must have shape [{count}], one a sample, got {list(ids.shape)}")
-        if ids.is_floating_point() or ids.is_complex():
-            raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
-        return inputs
-
     @property
     def _keeps_samples(self) -> bool:
         return self.memory is not None
@@ -296,14 +275,9 @@ class Learner:
         before = self._kind
         # a state, or a memory that another learner has filled, may have brought samples
         if before is None and (kept := self._kept_so_far()) is not None:
-            before = _kind_of(kept.inputs, kept.targets)
-        if before is not None and kind != before:
-            same_shapes = [shape for shape, _ in kind] == [shape for shape, _ in before]
-            cure = "convert them to one type, x.to(dtype)" if same_shapes else "pad sequences to one length"
-            raise ValueError(
-                "samples are kept side by side and must have one shape and type: "
-                f"{_words(before)} before, {_words(kind)} now; {cure}"
-            )
+            before = kind_of(kept.inputs, kept.targets)
+        if before is not None:
+            require_same(kind, before)
 
     def _kept_so_far(self) -> Samples | None:
         """Samples beside which others are to be kept."""
@@ -408,39 +382,6 @@ def check_memory(memory: object) -> None:
         )
 
 
-def _explain_task(model: nn.Module, inputs: Inputs, error: TypeError) -> None:
-    """A clearer error where the model does not take the task; what else may have gone wrong in it is left alone."""
-    taken = signature(model.forward)
-    try:
-        taken.bind(*inputs)
-    except TypeError:
-        raise TypeError(
-            f"task goes to the model as its second argument, and {type(model).__name__}.forward takes {taken}: leave task out, or let "
-            "the model take it"
-        ) from error
-
-
-def _versions(inputs: Inputs) -> list[int]:
-    """How often each tensor has been changed in place."""
-    return [x._version for x in leaves(inputs)]
-
-
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
     """The mean over the valid samples; what is not valid cannot spoil it."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)
-
-
-def _kind_of(inputs: Inputs, targets: Tensor) -> Kind:
-    return [(list(x.shape[1:]), x.dtype) for x in (*leaves(inputs), targets)]
-
-
-def _words(kind: Kind) -> str:
-    return ", ".join(f"{dtype} {shape}" for shape, dtype in kind)
-
-
-def _plain(x: Tensor) -> Tensor:
-    """Without a graph, and not bound to inference_mode."""
-    if x.is_inference():
-        with torch.inference_mode(False):
-            return x.clone()
-    return x.detach() if x.requires_grad else x
