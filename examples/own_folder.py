@@ -25,6 +25,7 @@ SHAPES = {  # how Pillow draws it, how wide it is, in which style
 def paint(root: Path) -> Path:
     """Four classes of forty pictures, and one file that is none."""
     number = random.Random(0).randrange
+    root.mkdir()
     for shape, (method, width, style) in SHAPES.items():
         (root / shape).mkdir()
         for i in range(40):
@@ -38,7 +39,7 @@ def paint(root: Path) -> Path:
 
 torch.manual_seed(0)
 with tempfile.TemporaryDirectory() as temporary:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else paint(Path(temporary))
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else paint(Path(temporary) / "shapes")
     stream = from_folder(folder, image_size=24, classes_per_task=2, scenario="class", batch_size=16)
 print("classes:", ", ".join(stream.class_names))
 for skipped in stream.skipped:
@@ -49,12 +50,12 @@ model = nn.Sequential(
     nn.LazyLinear(stream.num_classes),
 )  # fmt: skip
 model(torch.zeros(1, *stream.input_shape))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.8)
 learner = corestream.OCS(
-    model, optimizer, corestream.ReplayMemory(capacity=32), k=8, tau=0.1, lam=2.0, replay=16, warm_start=4
+    model, optimizer, corestream.ReplayMemory(capacity=48), k=8, tau=1.0, replay=16, warm_start=4
 )
 for task in stream:
-    for _ in range(20):
+    for _ in range(40):
         for x, y in task.train:
             learner.observe(x, y)
     learner.end_task()
