@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from corestream.studies.charts import Line, _ticks, bar, class_chart, line_chart
+from corestream.studies.charts import Line, _ticks, bar, class_chart, line_chart, matrix_chart
 
 
 def numbers(text: str) -> list[float]:
@@ -34,6 +34,29 @@ def test_an_accuracy_that_never_changes_has_an_axis_that_ends_at_100(
     value: float, ticks: list[float]
 ) -> None:
     assert _ticks(value, value) == ticks
+
+
+def test_a_matrix_has_a_cell_for_each_measured_pair_stronger_for_more() -> None:
+    svg = ElementTree.fromstring(matrix_chart([[90.0], [20.0, 80.0]], colour=1, label="x"))
+    cells = svg.findall("rect")
+    assert [cell.find("title").text for cell in cells] == [  # type: ignore[union-attr]
+        "task 1 after task 1: 90.0 %",
+        "task 1 after task 2: 20.0 %",
+        "task 2 after task 2: 80.0 %",
+    ]
+    first, lost, second = cells
+    assert float(lost.get("y", 0)) > float(first.get("y", 0))
+    assert float(second.get("x", 0)) > float(lost.get("x", 0))
+    strength = [float(cell.get("style", "").removeprefix("opacity:")) for cell in cells]
+    assert strength[0] > strength[2] > strength[1] > 0
+    assert [text.text for text in svg.findall("text")][-3:] == ["90", "20", "80"]
+
+
+def test_a_matrix_of_many_tasks_has_cells_without_numbers() -> None:
+    rows = [[50.0] * t + [None] for t in range(20)]
+    svg = ElementTree.fromstring(matrix_chart(rows, colour=1, label="x"))
+    assert len(svg.findall("rect")) == sum(range(20))
+    assert {text.text for text in svg.findall("text")} == {str(task) for task in range(1, 21, 2)}
 
 
 def test_classes_are_in_the_order_of_their_numbers() -> None:

@@ -70,6 +70,7 @@ def test_the_page_holds_table_curves_forgetting_noise_classes_pictures_and_comma
     tags = [tag for tag, _ in Page(html).tags]
     assert html.count('class="line c') == 2 * 3  # average and first task: two methods with noise, one without
     assert "0.06" in html
+    assert html.count('aria-label="task by task, ocs"') == 2
     assert "40 of 400 (10 %)" in html  # trained on noise
     assert "5 of 20 (25 %)" in html  # kept
     assert "keeps nothing" in html
@@ -136,7 +137,7 @@ def test_chromium_shows_the_page_with_its_pictures_and_nothing_too_wide(
     seen = seen_by_chromium(page, tmp_path, width)
     assert seen["pictures"] == 2
     assert seen["broken"] == 0
-    assert seen["charts"] == 6  # two curves a condition, classes of OCS in each
+    assert seen["charts"] == 9  # in each condition two curves, classes of OCS, and a matrix a method
     assert seen["flat"] == 0
     assert seen["wide"] <= 0
     assert seen["tables"] >= 4

@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 40, 10, 10, 34
+NUMBERED_TASKS = 10  # with more, a matrix has no room for numbers
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ def line_chart(lines: Sequence[Line], *, label: str) -> Markup:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low)
 
     parts = [_frame(ticks, y)]
-    step = -(-tasks // 10)
-    for task in range(0, tasks, step):
+    for task in _named(tasks):
         parts.append(_text(x(task), HEIGHT - BOTTOM + 16, str(task + 1), "middle"))
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4, "tasks learned", "middle"))
     for line in lines:
@@ -53,6 +53,31 @@ def line_chart(lines: Sequence[Line], *, label: str) -> Markup:
             ).format(line.colour, _points(middle), line.name, line.means[-1])
         )
     return _svg(WIDTH, HEIGHT, label, parts)
+
+
+def matrix_chart(matrix: Sequence[Sequence[float | None]], *, colour: int, label: str) -> Markup:
+    """A cell for the accuracy, in per cent, on each task (across) after each task learned (down)."""
+    tasks = len(matrix)
+    wide = (WIDTH - LEFT - RIGHT) / tasks
+    tall = 0.7 * wide
+    parts = []
+    for task in _named(tasks):
+        parts.append(_text(LEFT - 6, TOP + tall * (task + 0.5) + 4, str(task + 1), "end"))
+        parts.append(_text(LEFT + wide * (task + 0.5), TOP + tall * tasks + 16, str(task + 1), "middle"))
+    for t, row in enumerate(matrix):
+        for i, value in enumerate(row):
+            if value is None:
+                continue
+            left, top = LEFT + wide * i, TOP + tall * t
+            cell = Markup(
+                '<rect class="cell c{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" style="opacity:{:.2f}">'
+                "<title>task {} after task {}: {:.1f} %</title></rect>"
+            )
+            strength = 0.04 + 0.56 * value / 100  # never so strong that a number on it cannot be read
+            parts.append(cell.format(colour, left, top, wide - 1, tall - 1, strength, i + 1, t + 1, value))
+            if tasks <= NUMBERED_TASKS:
+                parts.append(_text(left + wide / 2, top + tall / 2 + 4, f"{value:.0f}", "middle"))
+    return _svg(WIDTH, round(TOP + tall * tasks + 24), label, parts)
 
 
 def class_chart(kept: Mapping[str, float], stream: Mapping[str, float], *, colour: int, label: str) -> Markup:
@@ -91,6 +116,11 @@ def bar(share: float, *, colour: int) -> Markup:
 def _svg(width: int, height: int, label: str, parts: Sequence[Markup]) -> Markup:
     head = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">').format(width, height, label)
     return head + Markup("").join(parts) + Markup("</svg>")
+
+
+def _named(tasks: int) -> range:
+    """The tasks whose numbers an axis has room for: about ten."""
+    return range(0, tasks, -(-tasks // 10))
 
 
 def _frame(ticks: Sequence[float], y: Callable[[float], float]) -> Markup:

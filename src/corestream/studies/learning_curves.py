@@ -26,6 +26,18 @@ def spread(lines: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
     return means, [statistics.stdev(point) if len(point) > 1 else 0.0 for point in points]
 
 
+def mean_matrix(results: Sequence[Result]) -> list[list[float | None]]:
+    """a[t, i] in per cent for i ≤ t: the mean over the finished runs of a sequence, None where it was not measured."""
+    matrices = [result.matrix for result in results if result.status == "done" and len(result.matrix) > 1]
+    tasks = len(matrices[0]) if matrices else 0
+    return [[_mean([matrix[t][i] for matrix in matrices]) for i in range(t + 1)] for t in range(tasks)]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = _known(values)
+    return 100 * statistics.fmean(known) if known else None
+
+
 def lines_of(results: Sequence[Result], measure: Callable[[Matrix], list[float]]) -> list[list[float]]:
     """One line per finished run of a sequence; joint training has a single point and no line."""
     matrices = [result.matrix for result in results if result.status == "done"]

@@ -10,12 +10,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from corestream.studies.charts import Line, bar, line_chart
+from corestream.studies.charts import Line, bar, line_chart, matrix_chart
 from corestream.studies.commands import command_of
 from corestream.studies.config import RunConfig
 from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.layout import plus_minus
-from corestream.studies.learning_curves import average_over_tasks, first_task, lines_of, spread
+from corestream.studies.learning_curves import average_over_tasks, first_task, lines_of, mean_matrix, spread
 from corestream.studies.report_memory import (
     NoiseRow,
     Panel,
@@ -48,6 +48,7 @@ class Section:
     average: Markup | None
     first: Markup | None
     forgetting: Sequence[Bar]
+    matrices: Sequence[Panel]
     noise: Sequence[NoiseRow]
     noise_in_stream: str
     classes: Sequence[Panel]
@@ -78,6 +79,7 @@ def section(table: Table, condition: str, *, data_dir: Path | None = None) -> Se
         average=_curves(cells, colours, average_over_tasks, f"average accuracy, {condition}"),
         first=_curves(cells, colours, first_task, f"first task's accuracy, {condition}"),
         forgetting=_forgetting(cells, colours),
+        matrices=_matrices(cells, colours),
         noise=noise_rows(cells, colours),
         noise_in_stream=noise_in_stream(cells),
         classes=class_panels(cells, colours, data_dir),
@@ -132,4 +134,13 @@ def _forgetting(cells: Mapping[str, Cell], colours: Mapping[str, int]) -> list[B
             bar(measured.mean / most if most > 0 else 0.0, colour=colours[row]),
         )
         for row, measured in found.items()
+    ]
+
+
+def _matrices(cells: Mapping[str, Cell], colours: Mapping[str, int]) -> list[Panel]:
+    found = {row: mean_matrix(cell.results) for row, cell in cells.items()}
+    return [
+        Panel(row, colours[row], "", matrix_chart(matrix, colour=colours[row], label=f"task by task, {row}"))
+        for row, matrix in found.items()
+        if matrix
     ]
