@@ -26,9 +26,9 @@ def shown(monkeypatch):
         monkeypatch.setattr(progress, "Console", lambda file: console)
         with RunDisplay(total) as display:
             display.began(CONFIG)
-            display.progressed(CONFIG, Progress(1, 2, 50, 0.5, 75.0, 0.812, task_closed=True))
+            display.progressed(CONFIG, Progress(1, 2, 0.5, 75.0, 0.812, task_closed=True))
             display._bars.refresh()
-            display.ended(Outcome(CONFIG, "failed", "out of memory"), None)
+            display.ended(Outcome(CONFIG, "failed", "out of memory"))
         return written.getvalue()
 
     return show
@@ -90,8 +90,8 @@ def test_a_reader_that_has_gone_stops_no_run(monkeypatch, tmp_path, error):
         monkeypatch.setattr(progress.sys, "stderr", Gone(file))
         with RunDisplay(2) as display:
             display.began(CONFIG)
-            display.ended(Outcome(CONFIG, "done"), 0.5)
-            display.ended(Outcome(CONFIG, "done"), 0.5)
+            display.ended(Outcome(CONFIG, "done", accuracy=0.5))
+            display.ended(Outcome(CONFIG, "done", accuracy=0.5))
         file.write("goes nowhere")
     assert not (tmp_path / "stderr").read_text()
 
@@ -135,7 +135,7 @@ def test_equal_errors_are_told_once_and_others_by_themselves(monkeypatch):
     monkeypatch.setattr(progress, "Console", lambda file: Console(file=written, width=160))
     with RunDisplay(4) as display:
         for seed, error in enumerate(["no files", "no memory", "no files", "no files"]):
-            display.ended(Outcome(RunConfig("rotated-digits", "ocs", seed=seed), "failed", error), None)
+            display.ended(Outcome(RunConfig("rotated-digits", "ocs", seed=seed), "failed", error))
     assert written.getvalue().splitlines() == [
         "[1/4] ocs on rotated-digits seed 0, failed: no files",
         "[2/4] ocs on rotated-digits seed 1, failed: no memory",

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from corestream.cli import app
 from corestream.errors import RunError
-from corestream.studies.config import make_config
+from corestream.studies.config import FORMAT, make_config
 
 
 def test_a_folder_without_runs_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -50,7 +50,8 @@ def test_where_no_run_has_ended_those_begun_are_counted(cli, tmp_path: Path) -> 
     config = make_config("rotated-digits", "finetune")
     folder = tmp_path / config.digest()
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"config": config.to_dict(), "environment": {}}))
+    record = {"format": FORMAT, "config": config.to_dict(), "environment": {}}
+    (folder / "config.json").write_text(json.dumps(record))
     answer = cli("report", tmp_path)
     assert answer.status == 1
     assert "has ended, 1 begun;" in answer.err

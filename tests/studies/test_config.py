@@ -209,9 +209,7 @@ def test_the_usual_scenario_of_a_folder_follows_its_split(pictures):
 def write_record(path, **more):
     config = make_config("rotated-digits", "ocs").to_dict()
     write_json(path, {"config": config, "environment": {}, **more})
-    return {
-        number: sha256(canonical({"format": number, **config}))[:16] for number in (1, FORMAT - 1, FORMAT)
-    }
+    return {number: sha256(canonical({"format": number, **config}))[:16] for number in (FORMAT - 1, FORMAT)}
 
 
 def test_a_written_digest_is_that_of_its_own_format(tmp_path):
@@ -219,12 +217,6 @@ def test_a_written_digest_is_that_of_its_own_format(tmp_path):
     digests = write_record(path, format=FORMAT - 1)
     assert written_digest(path) == digests[FORMAT - 1]
     assert digests[FORMAT] == make_config("rotated-digits", "ocs").digest()
-
-
-def test_a_record_without_a_format_is_of_the_first(tmp_path):
-    path = tmp_path / "config.json"
-    digests = write_record(path)
-    assert written_digest(path) == digests[1]
 
 
 def test_the_best_settings_are_refused_where_none_were_searched():

@@ -109,7 +109,7 @@ def test_one_failing_run_leaves_the_others_alone(tmp_path: Path, monkeypatch: py
     told: list[Outcome] = []
 
     class Listener(Watcher):
-        def ended(self, outcome: Outcome, accuracy: float | None) -> None:
+        def ended(self, outcome: Outcome) -> None:
             told.append(outcome)
 
     outcomes = make_runs_together([bad, good], tmp_path, lanes=2, watcher=Listener())

@@ -89,14 +89,13 @@ def test_no_process_at_all_is_refused(two):
 
 @pytest.fixture
 def old(two):
-    """The folder of a run that was made by the first format, which no file named."""
+    """The folder of a run that was made by the first format."""
     record = two.configs[0].to_dict()
     digest = sha256(canonical({"format": 1, **record}))[:16]
     folder = (two.out / two.configs[0].digest()).rename(two.out / digest)
     for name in ("config.json", "accuracy.json"):
         content = json.loads((folder / name).read_text())
-        content.pop("format", None)
-        (folder / name).write_text(json.dumps({**content, "digest": digest}))
+        (folder / name).write_text(json.dumps({**content, "format": 1, "digest": digest}))
     return folder
 
 

@@ -17,18 +17,11 @@ from corestream.streams.datasets.source import Source
 
 app = typer.Typer(no_args_is_help=True, help="List, fetch and verify the datasets.")
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", help="Folder of the datasets; otherwise CORESTREAM_DATA, else the user's cache."
-    ),
-]
-
 SAMPLE = "there, a sample"
 
 
 @app.command("list")
-def list_datasets(data_dir: DataDir = None, as_json: opt.Json = False) -> None:
+def list_datasets(data_dir: opt.DataDir = None, as_json: opt.Json = False) -> None:
     """Show every dataset and whether its files are there."""
     root = data_root(data_dir)
     found: list[dict[str, Any]] = [
@@ -65,7 +58,7 @@ def _files(entry: Source, root: Path) -> str:
 @app.command()
 def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Datasets to get, or `all`.")],
-    data_dir: DataDir = None,
+    data_dir: opt.DataDir = None,
     as_json: opt.Json = False,
 ) -> None:
     """Download what is missing: publisher first, mirrors after, kept only when the checksum is right."""
@@ -91,7 +84,7 @@ def verify(
         list[str] | None,
         typer.Argument(metavar="[NAME…]", help="Datasets to check; otherwise those that are there."),
     ] = None,
-    data_dir: DataDir = None,
+    data_dir: opt.DataDir = None,
     as_json: opt.Json = False,
 ) -> None:
     """Check checksums and structure; damaged or missing files end with status 1."""

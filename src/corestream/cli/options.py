@@ -42,7 +42,10 @@ Model = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Where the files are.", envvar="CORESTREAM_DATA", rich_help_panel=STREAM),
+    typer.Option(
+        help="Folder of the datasets; otherwise CORESTREAM_DATA, else the user's cache.",
+        rich_help_panel=STREAM,
+    ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Never download.", rich_help_panel=STREAM)]
 PROTOCOL = "Whose settings: paper, best (ours), or ocs-schedule; otherwise best where there are any."

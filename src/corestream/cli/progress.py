@@ -96,13 +96,13 @@ class RunDisplay(Watcher):
         if progress.task_closed and not self._live and self._total == 1:
             self._line(f"{title(config)}: task {progress.task}/{progress.tasks} done{found}")
 
-    def ended(self, outcome: Outcome, accuracy: float | None) -> None:
+    def ended(self, outcome: Outcome) -> None:
         self._ended += 1
         if (bar := self._of.pop(outcome.config.digest(), None)) is not None:
             self._bars.remove_task(bar)
         self._shares.pop(outcome.config.digest(), None)
         self._tell_all()
-        found = _accuracy(accuracy)
+        found = _accuracy(outcome.accuracy)
         if not found:
             found = f", {outcome.status}: {outcome.error}"
             alike = self._failed.setdefault((outcome.status, outcome.error), [])

@@ -75,7 +75,7 @@ def run(
 class OneRun(RunDisplay):
     """Shows how far a run is; what it found is printed at its end."""
 
-    def ended(self, outcome: Outcome, accuracy: float | None) -> None: ...
+    def ended(self, outcome: Outcome) -> None: ...
 
 
 def configure(values: dict[str, Any], extra: Mapping[str, str]) -> RunConfig:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from corestream.cli import options as opt
 from corestream.errors import DataError
 from corestream.messages import counted
 from corestream.streams import benchmark
@@ -27,7 +28,7 @@ def show(
     noise: Annotated[float, typer.Option(help="Share of the inputs replaced by noise.")] = 0.0,
     label_noise: Annotated[float, typer.Option(help="Share of the labels flipped.")] = 0.0,
     scenario: Annotated[str | None, typer.Option(help="task or class, where the benchmark has both.")] = None,
-    tasks: Annotated[int | None, typer.Option(help="Only the first N tasks.")] = None,
+    tasks: opt.Tasks = None,
     seed: Annotated[int, typer.Option(help="The seed of every random choice.")] = 0,
     classes_per_task: Annotated[int | None, typer.Option(help="Classes in each task.")] = None,
     image_size: Annotated[int | None, typer.Option(help="Side in pixels, for folder:PATH.")] = None,
@@ -35,8 +36,8 @@ def show(
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the benchmark's own."),
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never download.")] = False,
+    data_dir: opt.DataDir = None,
+    offline: opt.Offline = False,
     sheet: Annotated[
         Path | None,
         typer.Option(help="Where the picture of samples goes; otherwise corestream-BENCHMARK.png."),

@@ -125,7 +125,7 @@ def _is_of_its_own(node: Any) -> bool:
 
 
 def _moves(node: Any, count: int) -> bool:
-    """Not where the index is of a dimension without samples, or leaves each in its place."""
+    """Whether the node's index may move samples: not where it is of a dimension without them, or leaves each in its place."""
     if node.name() == "IndexBackward0":
         sizes = node._saved_self_sym_sizes
         indices = [(dim, index) for dim, index in enumerate(node._saved_indices) if index is not None]
@@ -165,14 +165,14 @@ def _multiplies_samples(node: Any, count: int) -> bool:
 
 
 def _compares_samples(node: Any, count: int) -> bool:
-    """Not where one side is a weight, as prototypes are, or a constant."""
+    """Whether rows of samples are held against each other: not where one side is a weight, as prototypes are, or a constant."""
     sides = [side for side, _ in node.next_functions[:2]]
     weighed = len(sides) > 1 and any(side is None or _is_parameter(side) for side in sides)
     return not weighed and not _has_a_table_for_each(node, count)
 
 
 def _has_a_table_for_each(node: Any, count: int) -> bool:
-    """As in attention."""
+    """Whether the first of three dimensions is the samples', so that each has a table of its own, as in attention."""
     shape = node._input_metadata[0].shape
     return len(shape) > 2 and shape[0] % count == 0
 

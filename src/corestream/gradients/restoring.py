@@ -1,11 +1,13 @@
 """What a look at a model leaves as it was."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+MODES = (None, "train", "eval")
 
 
 @contextmanager
@@ -59,9 +61,36 @@ class Held(NamedTuple):
         return cls(None, 0, None) if gradient is None else cls(gradient, gradient._version, gradient.clone())
 
     def put_back(self, parameter: Tensor) -> bool:
-        """Whether it had to be."""
+        """Give the parameter the gradient of before; True where it had another since."""
         now = parameter.grad
         if now is self.gradient and (now is None or now._version == self.version):
             return False
         parameter.grad = self.copy
         return True
+
+
+def _without_cudnn(model: nn.Module) -> AbstractContextManager[Any]:
+    """cuDNN's recurrent layers have no backward pass in eval mode; torch's own have."""
+    recurrent = any(
+        isinstance(module, nn.RNNBase) and any(p.is_cuda for p in module.parameters())
+        for module in model.modules()
+    )
+    return torch.backends.cudnn.flags(enabled=False) if recurrent else nullcontext()
+
+
+@contextmanager
+def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
+    """The model in train or eval mode for a while; each module's own flag is restored."""
+    if mode not in MODES:
+        raise ValueError(f"mode must be None, 'train' or 'eval', got {mode!r}")
+    if mode is None:
+        yield
+        return
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        model.train(mode == "train")
+        with _without_cudnn(model) if mode == "eval" else nullcontext():
+            yield
+    finally:
+        for module, training in before:
+            module.training = training

@@ -1,6 +1,5 @@
 """The contract every method follows: observe a batch, end a task, hold everything in one flat state."""
 
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
@@ -24,9 +23,6 @@ from ..selection.scores import Scores
 from .batches import Kind, checked_inputs, explain_task, kind_of, plain, require_same, versions_of
 from .optimized import check_optimizer, optimized, warn_of_untrained
 from .optimizer_state import deepcopied, flat_state, load_flat_state, made_by_constructor
-
-# entries added later: states saved before do not have them
-YOUNGER = {"learner.concluded", "learner.coupled", "learner.asked", "optimizer.class", "memory.policy"}
 
 
 class Step:
@@ -226,9 +222,7 @@ class Learner:
         before = self.state_dict()
         try:
             self._load_parts(state)
-            known = set(self.state_dict()) - YOUNGER
-            optional = {name for name in known if name.startswith("beside.")}
-            if unlike := sorted(known.symmetric_difference(set(state) - YOUNGER) - optional):
+            if unlike := sorted(self.state_dict().keys() ^ state.keys()):
                 raise ValueError(f"missing, or without a place here: {', '.join(unlike)}")
         except Exception as error:  # whatever it is that somebody has taken for a state
             self._load_parts(before)
@@ -245,17 +239,13 @@ class Learner:
         self.model.load_state_dict(parts["model"])
         if isinstance(self.loss_fn, nn.Module):
             self.loss_fn.load_state_dict(parts.get("loss", {}))
-        beside, saved = self._beside(), parts.get("beside", {})
-        if beside and not saved:
-            warnings.warn("the state is of a version that left out what is beside the model", stacklevel=4)
-        for name, parameter in beside.items() if saved else ():
-            if saved[name].shape != parameter.shape:
-                raise ValueError(
-                    f"beside.{name}: {list(saved[name].shape)}, and {list(parameter.shape)} here"
-                )
-            parameter.data.copy_(saved[name])
-        load_flat_state(self.optimizer, parts.get("optimizer", {}))
-        self.task, self._concluded = int(own["task"]), bool(own.get("concluded", False))
+        for name, parameter in self._beside().items():
+            saved = state[f"beside.{name}"]
+            if saved.shape != parameter.shape:
+                raise ValueError(f"beside.{name}: {list(saved.shape)}, and {list(parameter.shape)} here")
+            parameter.data.copy_(saved)
+        load_flat_state(self.optimizer, parts["optimizer"])
+        self.task, self._concluded = int(own["task"]), bool(own["concluded"])
         self._spoiled.copy_(own["spoiled"])
         self.generator.set_state(own["generator"].cpu())
         if self.memory is not None:

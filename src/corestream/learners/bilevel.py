@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from ..gradients.calling import Inputs, call
 from ..gradients.capture import DEFAULT_MAX_BYTES
-from ..gradients.restoring import unchanged_buffers
+from ..gradients.restoring import in_mode, unchanged_buffers
 from ..memory import ReplayMemory, Samples
 from ..selection.bilevel import RIDGE, bilevel
 from ..selection.kernels import ntk, rbf
-from ..selection.scores import in_mode
 from .base import Step
 from .coreset import Coreset
 from .features import features

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ..counts import check_counts
+from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Reservoir, Samples
-from ..selection.scores import in_mode
 from ..states import part_of, prefixed
 from .finetune import valid_positions
 from .rehearsal import Rehearsal

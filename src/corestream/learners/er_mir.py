@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from ..counts import check_counts
 from ..gradients.calling import call_with
+from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from ..selection.mir import most_interfered
-from ..selection.scores import in_mode
 from .base import weighted_mean
 from .rehearsal import Rehearsal
 

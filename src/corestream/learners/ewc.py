@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from ..gradients import per_sample_gradients
 from ..gradients.calling import Inputs, join_batches
 from ..gradients.per_sample import compute_dtype
+from ..gradients.restoring import in_mode
 from ..memory import Reservoir, Samples
-from ..selection.scores import in_mode
 from ..states import part_of, prefixed
 from .finetune import Finetune, valid_positions
 

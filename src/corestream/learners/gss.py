@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from ..counts import check_counts
 from ..gradients import per_sample_gradients
+from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from ..selection.gss import gss_replace, gss_scores
-from ..selection.scores import in_mode, top
+from ..selection.scores import top
 from ..states import part_of, prefixed
 from .base import weighted_mean
 from .rehearsal import Rehearsal

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ..gradients.calling import LossFn, call_with
+from ..gradients.restoring import in_mode
 from ..memory import Samples
 from ..repeating import repeat
-from ..selection.scores import in_mode
 
 Parameters = Mapping[str, Tensor]
 Rows = list[Tensor]  # all parameters one after the other, those of each type and device in a row of their own

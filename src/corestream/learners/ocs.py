@@ -16,9 +16,10 @@ from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_in
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture
 from ..gradients.due import is_due
 from ..gradients.independence import Situation, look, situation
+from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
-from ..selection.scores import Scores, in_mode, require_finite, top, weigh
+from ..selection.scores import Scores, require_finite, top, weigh
 from .base import Step, weighted_mean
 from .optimized import optimized, outside
 from .picks import KeepsPicks
@@ -306,8 +307,8 @@ class OCS(KeepsPicks):
     def _load_state(self, state: dict[str, Tensor]) -> None:
         super()._load_state(state)
         self._steps.copy_(state["steps"])
-        self._coupled, self._situation = bool(state.get("coupled", False)), None
-        self._asked = int(state.get("asked", 0))
+        self._coupled, self._situation = bool(state["coupled"]), None
+        self._asked = int(state["asked"])
 
 
 @fusible

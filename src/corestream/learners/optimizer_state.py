@@ -39,7 +39,7 @@ def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def load_flat_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
     own = type(optimizer).__name__
-    if "class" in state and (saved := _read(state["class"])) != own:
+    if (saved := _read(state["class"])) != own:
         raise ValueError(f"the state is of {saved}, and the optimiser is {own}")
     whole = optimizer.state_dict()
     groups = _read(state["groups"])
@@ -77,7 +77,7 @@ def made_by_constructor(optimizer: torch.optim.Optimizer) -> ByParameter:
 
 
 def deepcopied(state: Mapping[Tensor, Mapping[str, Any]]) -> ByParameter:
-    """With the parameters themselves as keys."""
+    """A deep copy of the state; its keys, the parameters, are not copied."""
     return {parameter: deepcopy(dict(values)) for parameter, values in state.items()}
 
 

@@ -10,11 +10,10 @@ from ..counts import check_counts
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, Parameters, trainable
 from ..gradients.capture import capture
-from ..gradients.restoring import unchanged_buffers
+from ..gradients.restoring import MODES, in_mode, unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
 from ..selection.herding import herding_per_class
-from ..selection.scores import MODES, in_mode
 from ..states import part_of, prefixed
 from .base import Learner, check_memory
 from .bilevel import check_classes, check_outputs, tangent_coreset

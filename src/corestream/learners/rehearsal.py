@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from ..counts import check_counts
 from ..gradients import is_batch_coupled
 from ..gradients.calling import LossFn, join_inputs
+from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
-from ..selection.scores import in_mode
 from .base import check_memory, weighted_mean
 from .finetune import Finetune
 

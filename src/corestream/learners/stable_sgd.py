@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..gradients.calling import LossFn
 from .finetune import Finetune
 
 
@@ -19,12 +18,9 @@ class StableSGD(Finetune):
         optimizer: torch.optim.Optimizer,
         *,
         lr_floor: float = 5e-5,
-        k: int | None = None,
-        loss_fn: LossFn | None = None,
-        lr_decay: float = 1.0,
-        generator: torch.Generator | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(model, optimizer, k=k, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
+        super().__init__(model, optimizer, **shared)
         if lr_floor < 0:
             raise ValueError(f"lr_floor must not be negative, got {lr_floor}")
         self.lr_floor = lr_floor

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from ..gradients.calling import Inputs
-from ..gradients.restoring import unchanged_buffers
+from ..gradients.restoring import in_mode, unchanged_buffers
 from ..memory import Samples
 from ..selection.criteria import vector_criteria
-from ..selection.scores import in_mode, top, weigh
+from ..selection.scores import top, weigh
 from .base import Step
 from .features import features, raw_inputs
 from .ocs import OCS

@@ -31,7 +31,7 @@ def worth_among(samples: Samples, gradients: Callable[[Samples], PerSampleGradie
 
 
 def worth_by_task(memory: ReplayMemory, grads: PerSampleGradients) -> Tensor:
-    """Of each among those of its task, from gradients of all that is kept."""
+    """S + V of each kept sample among those of its task, from the gradients of all in one pass."""
     table, finite = grads.gram().cpu(), grads.finite.cpu()
     worth = table.new_empty(len(memory))
     for rows in memory.places_by_task():

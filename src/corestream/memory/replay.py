@@ -300,7 +300,7 @@ class ReplayMemory:
             raise ValueError(
                 f"this memory has capacity {self.capacity}, and the state is of one with {int(state['capacity'])}"
             )
-        if "policy" in state and (saved := POLICIES[int(state["policy"])]) != self.policy:
+        if (saved := POLICIES[int(state["policy"])]) != self.policy:
             raise ValueError(
                 f"this memory has policy={self.policy!r}, and the state is of one with {saved!r}"
             )

@@ -35,8 +35,6 @@ def bilevel(
     k: int,
     *,
     ridge: float = RIDGE,
-    weight_steps: int = 1,
-    weight_lr: float = 1.0,
     generator: torch.Generator | None = None,
 ) -> Bilevel:
     """min(k, N) samples and weights for the problem above; `ridge` is λ for a kernel of mean diagonal 1.
@@ -46,7 +44,7 @@ def bilevel(
     check_gram(kernel, k)
     # thousands of small operations, each of which a card would be waited for, and a second thread: better made beside them
     with one_thread():
-        found = _bilevel(kernel.double().cpu(), targets.cpu(), k, ridge, weight_steps, weight_lr, generator)
+        found = _bilevel(kernel.double().cpu(), targets.cpu(), k, ridge, generator)
     return Bilevel(found.picked.to(kernel.device), found.weights.to(kernel.device))
 
 
@@ -65,8 +63,6 @@ def _bilevel(
     targets: Tensor,
     k: int,
     ridge: float,
-    weight_steps: int,
-    weight_lr: float,
     generator: torch.Generator | None,
 ) -> Bilevel:
     usable = kernel.diagonal().isfinite().nonzero()[:, 0]
@@ -85,10 +81,9 @@ def _bilevel(
     alpha = None
     while True:
         alpha = solve_inner(kernel, labels, picked, weights, ridge, start=alpha)
-        for _ in range(weight_steps):
-            slope = outer_gradient(kernel, labels, picked, weights, ridge, alpha)[picked]
-            weights = (weights - weight_lr * slope).clamp(min=0)
-            alpha = solve_inner(kernel, labels, picked, weights, ridge, start=alpha)
+        slope = outer_gradient(kernel, labels, picked, weights, ridge, alpha)[picked]
+        weights = (weights - slope).clamp(min=0)
+        alpha = solve_inner(kernel, labels, picked, weights, ridge, start=alpha)
         if len(picked) == k:
             return Bilevel(usable[picked], weights)
         slope = outer_gradient(kernel, labels, picked, weights, ridge, alpha)

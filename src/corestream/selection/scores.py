@@ -1,8 +1,7 @@
 """Scores of a batch's samples, and the picks they lead to (Eq. 6 and 8)."""
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,8 @@ from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradien
 from ..gradients.calling import LossFn, Parameters, check_batch, join_inputs, leaves, trainable, unwrap
 from ..gradients.capture import DEFAULT_MAX_BYTES
 from ..gradients.independence import stands_alone
+from ..gradients.restoring import in_mode
 from .criteria import Criteria, gradient_criteria, joint_criteria
-
-MODES = (None, "train", "eval")
 
 
 @dataclass(frozen=True)
@@ -136,30 +134,3 @@ def require_finite(total: Tensor, inputs: Any, grads: PerSampleGradients) -> Non
         f"no sample of the batch has a finite loss and gradient (losses {grads.losses.min():g} to {grads.losses.max():g}): "
         "the model has diverged, or loss_fn is not finite on these outputs"
     )
-
-
-def _without_cudnn(model: nn.Module) -> AbstractContextManager[Any]:
-    """cuDNN's recurrent layers have no backward pass in eval mode; torch's own have."""
-    recurrent = any(
-        isinstance(module, nn.RNNBase) and any(p.is_cuda for p in module.parameters())
-        for module in model.modules()
-    )
-    return torch.backends.cudnn.flags(enabled=False) if recurrent else nullcontext()
-
-
-@contextmanager
-def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
-    """The model in train or eval mode for a while; each module's own flag is restored."""
-    if mode not in MODES:
-        raise ValueError(f"mode must be None, 'train' or 'eval', got {mode!r}")
-    if mode is None:
-        yield
-        return
-    before = [(module, module.training) for module in model.modules()]
-    try:
-        model.train(mode == "train")
-        with _without_cudnn(model) if mode == "eval" else nullcontext():
-            yield
-    finally:
-        for module, training in before:
-            module.training = training

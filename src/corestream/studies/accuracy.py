@@ -6,7 +6,7 @@ from typing import Any
 
 
 def check_accuracy(found: Mapping[str, Any], status: str) -> None:
-    """A ValueError names what is not as a run writes it; what older runs did not write may be missing."""
+    """A ValueError names what is not as a run writes it. A result of one's own may be without `trained` and `memory`."""
     mean = found.get("average_accuracy")
     right = {
         "matrix": _is_matrix(found.get("matrix"), found.get("tasks")),

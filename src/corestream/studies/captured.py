@@ -84,7 +84,7 @@ class LaneContext:
         return self._pool
 
     def forget_pool(self) -> None:
-        """It goes with the graphs that are left in it; the next capture has another."""
+        """Let go of the memory that graphs share: it is freed with the last of them, and the next capture makes another."""
         self._pool = self._keeper = self._repeated = None
 
     def _repeat(self, work: Work, times: int, generators: list[torch.Generator], wait: bool = False) -> None:

@@ -141,7 +141,7 @@ def fingerprint_of(benchmark: str, method: str) -> str:
 
 
 def pictures_of(benchmark: str) -> str:
-    """Of those that are in the folder now."""
+    """The fingerprint of the pictures that are in the folder now."""
     return fingerprint(Path(benchmark.removeprefix(FOLDER)))
 
 
@@ -224,7 +224,7 @@ def written_digest(path: Path) -> str:
     """The digest that the configuration in a run's config.json had when it was written, by the format of that time."""
     with _telling_damage(path):
         record = _read_record(path)
-        return _digest(record.get("format", 1), record["config"])  # the first one was not written down
+        return _digest(record["format"], record["config"])
 
 
 def _read_record(path: Path) -> dict[str, Any]:

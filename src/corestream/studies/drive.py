@@ -36,7 +36,6 @@ class Progress:
 
     task: int
     tasks: int
-    step: int
     share: float
     seconds_left: float | None
     accuracy: float | None
@@ -141,4 +140,4 @@ class Driver:
         left = (now - self._began_at) / gained * (1 - share) if gained > 0 else None
         accuracy = run.ledger.averages()["average_accuracy"]
         tasks = len(run.training)
-        self._report(Progress(run.position.task, tasks, run.position.step, share, left, accuracy, closed))
+        self._report(Progress(run.position.task, tasks, share, left, accuracy, closed))

@@ -29,7 +29,6 @@ from corestream.studies.loggers import make_loggers
 from corestream.studies.run import Run, make_run
 from corestream.studies.stopping import Interrupted, StopRequest
 
-DONE, DIVERGED = "done", "diverged"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -78,7 +77,7 @@ def read_accuracy(folder: Path, whose: RunConfig | str | None = None) -> dict[st
         return None
     found = read_json(path)
     try:
-        if (status := found.get("status")) not in (DONE, DIVERGED):
+        if (status := found.get("status")) not in ("done", "diverged"):
             raise ValueError(f"its status is {status!r}")
         check_accuracy(found, status)
     except ValueError as error:
@@ -144,11 +143,11 @@ def _drive(
     try:
         Driver(run, options, events, stop, report, loggers).drive()
     except NonFiniteError as error:
-        return end(run, events, DIVERGED, str(error))
+        return end(run, events, "diverged", str(error))
     finally:
         for logger in loggers:
             logger.close()
-    return end(run, events, DONE, "")
+    return end(run, events, "done", "")
 
 
 def begin(config: RunConfig, folder: Path, options: Options, events: EventLog) -> Run:
@@ -252,7 +251,7 @@ def _resume(run: Run, events: EventLog) -> None:
 def _result(run: Run, status: str, note: str) -> dict[str, Any]:
     """accuracy.json: only what two equal runs share bit for bit."""
     config, ledger = run.config, run.ledger
-    averages = ledger.averages() if status == DONE else dict.fromkeys(ledger.averages())
+    averages = ledger.averages() if status == "done" else dict.fromkeys(ledger.averages())
     return {
         "digest": config.digest(),
         "benchmark": config.benchmark,

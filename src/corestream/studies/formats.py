@@ -95,7 +95,8 @@ class _Fitting:
 
 
 def _widths(grid: Grid, room: int) -> list[int] | None:
-    """Of the columns: what they need, else as even as it can be without breaking a word, or at least none of a cell."""
+    """The columns' widths: what they need, else as even as it can be without breaking a word, or at least none of a cell; None where
+    not even that fits."""
     columns = [[_rich_word(row[place]).plain for row in grid.rows] for place in range(len(grid.header))]
     whole = [max(map(len, (name, *texts))) for name, texts in zip(grid.header, columns, strict=True)]
     labels = max(map(len, columns[0]), default=0)

@@ -15,9 +15,8 @@ from corestream.studies.design import Kind
 from corestream.studies.figures import curves, interpolation, kept_pictures, memory_sizes, tsne
 from corestream.studies.kept import kept_pictures as pictures_of
 from corestream.studies.kept import memory_of
-from corestream.studies.results import Result
 from corestream.studies.run import make_stream
-from corestream.studies.tables import Cell, Table
+from corestream.studies.tables import Table
 
 STREAM_SAMPLES = 2000  # shown behind the kept ones
 
@@ -39,14 +38,14 @@ def note_on(table: Table) -> str:
 
 
 def _kept(table: Table) -> Figure:
-    found = {place: pictures_of(result) for place, cell in table.cells.items() if (result := _first(cell))}
+    found = {place: pictures_of(result) for place, cell in table.cells.items() if (result := cell.first_done)}
     shown = {place: pictures for place, pictures in found.items() if pictures is not None}
     return kept_pictures.draw(shown, table.rows, table.conditions)
 
 
 def _tsne(table: Table, data_dir: Path | None, offline: bool) -> Figure:
     """What each method's first run keeps, over a draw of the same stream's samples."""
-    runs = {row: result for row in table.rows if (result := _first(table.cells[row, table.conditions[0]]))}
+    runs = {row: result for row in table.rows if (result := table.cells[row, table.conditions[0]].first_done)}
     memories = {row: memory for row, result in runs.items() if (memory := memory_of(result))}
     if not memories:
         raise RunError("no run has kept a memory that could be drawn; see the table for what failed")
@@ -66,10 +65,6 @@ def _draw_from(stream: Any) -> tuple[Tensor, Tensor]:
         inputs.append(x)
         targets.append(y)
     return torch.cat(inputs), torch.cat(targets)
-
-
-def _first(cell: Cell) -> Result | None:
-    return next((result for result in cell.results if result.status == "done"), None)
 
 
 DRAWN: Mapping[Kind, Callable[[Table], Figure]] = {

@@ -33,7 +33,7 @@ from corestream.studies.environment import set_up_card
 from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError, locked
 from corestream.studies.loggers import Logger, make_loggers
-from corestream.studies.pool import Outcome, Watcher
+from corestream.studies.pool import Outcome, Watcher, ended
 from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
 from corestream.studies.stopping import Interrupted, StopRequest
@@ -76,7 +76,7 @@ def make_runs_together(
         if lane.stream is not None:
             streams.append(lane.stream)
         outcomes.append(outcome)
-        watcher.ended(outcome, lane.accuracy)
+        watcher.ended(outcome)
 
     with StopRequest() as stop, Pump() as pump:
         try:
@@ -103,8 +103,6 @@ def make_runs_together(
 
 class Lane:
     """One of the runs, with its stream of kernels and its own share of torch's randomness."""
-
-    accuracy: float | None = None
 
     def __init__(
         self,
@@ -138,7 +136,7 @@ class Lane:
         self._resources.enter_context(locked(self.folder))
         self._resources.callback(self._discard_refused)
         if (found := execute.read_accuracy(self.folder, self.config)) is not None:
-            return self._ended(found)
+            return self._close(ended(self.config, found))
         self._events, self._fresh = EventLog(self.folder), execute.is_fresh(self.folder)
         with self._context.active():
             self._run = execute.begin(self.config, self.folder, self._options, self._events)
@@ -193,7 +191,7 @@ class Lane:
             return None
         with self._context.active():
             if run.finished:  # resumed from a checkpoint of its end
-                return self._finish(run)
+                return self._end(run, "done")
             try:
                 closed = False
                 if run.is_closing or self._next(run):
@@ -202,15 +200,15 @@ class Lane:
                         return None  # others have their turn while the card is at work on this part
                 driver.after_step(closed)
             except NonFiniteError as error:
-                return self._ended(execute.end(run, self._events, execute.DIVERGED, str(error)))
+                return self._end(run, "diverged", str(error))
             if closed:
                 self._cursor = self._row = None
                 self._captured.clear()
                 self._tries_left, self._warm_up = TRIES, WARM_UP_LATER
-            return self._finish(run) if run.finished else None
+            return self._end(run, "done") if run.finished else None
 
-    def _finish(self, run: Run) -> Outcome:
-        return self._ended(execute.end(run, self._events, execute.DONE, ""))
+    def _end(self, run: Run, status: str, note: str = "") -> Outcome:
+        return self._close(ended(self.config, execute.end(run, self._events, status, note)))
 
     def _replay_some(self, run: Run) -> bool:
         """Have steps launched that need nothing beside the card: up to, and without, the last of a sweep."""
@@ -333,12 +331,6 @@ class Lane:
         job, self._job = self._job, None
         if job is not None and job.error is not None:
             raise job.error
-
-    def _ended(self, result: dict[str, object]) -> Outcome:
-        accuracy = result["average_accuracy"]
-        self.accuracy = accuracy if isinstance(accuracy, float) else None
-        status = "done" if result["status"] == execute.DONE else "diverged"
-        return self._close(Outcome(self.config, status, str(result["note"])))  # type: ignore[arg-type]
 
     def _close(self, outcome: Outcome) -> Outcome:
         """Let go of what is on the card: the lane itself may outlive its run."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corestream.selection.scores import in_mode
+from corestream.gradients.restoring import in_mode
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -50,6 +50,12 @@ class Outcome:
     error: str = ""
     cause: Exception | None = field(default=None, compare=False, repr=False)  # where it is of this process
     refused: bool = False  # for what its configuration says
+    accuracy: float | None = None  # the average at its end
+
+
+def ended(config: RunConfig, result: Mapping[str, Any]) -> Outcome:
+    """The outcome of a run that has a result: it is done, or has diverged."""
+    return Outcome(config, result["status"], result["note"], accuracy=result["average_accuracy"])
 
 
 class Watcher:
@@ -57,7 +63,7 @@ class Watcher:
 
     def began(self, config: RunConfig) -> None: ...
     def progressed(self, config: RunConfig, progress: Progress) -> None: ...
-    def ended(self, outcome: Outcome, accuracy: float | None) -> None: ...
+    def ended(self, outcome: Outcome) -> None: ...
     def fell_back(self, config: RunConfig, reason: str) -> None: ...
     def warned(self, config: RunConfig, text: str) -> None: ...
 
@@ -128,10 +134,10 @@ class _Pool:
                     if worker is None:
                         break
                     self._tell(partial(self._watcher.began, config))
-                    outcome, accuracy = self._one(worker, config)
+                    outcome = self._one(worker, config)
                 except Exception as error:  # no room for another process, say: the others may still be made
-                    outcome, accuracy = Outcome(config, "failed", f"{type(error).__name__}: {error}"), None
-                self._note(outcome, accuracy)
+                    outcome = Outcome(config, "failed", f"{type(error).__name__}: {error}")
+                self._note(outcome)
         finally:
             with self._guard:
                 worker = self._workers.pop(slot, None)
@@ -151,7 +157,7 @@ class _Pool:
                 worker = self._workers[slot] = _Worker()
             return worker
 
-    def _one(self, worker: "_Worker", config: RunConfig) -> tuple[Outcome, float | None]:
+    def _one(self, worker: "_Worker", config: RunConfig) -> Outcome:
         for news in worker.make(config, self._out, self._options):
             if news["news"] == "progress":
                 progress = Progress(**news["progress"])
@@ -159,15 +165,14 @@ class _Pool:
             elif news["news"] == "warning":
                 self._tell(partial(self._watcher.warned, config, news["text"]))
             elif news["news"] == "result":
-                result = news["result"]
-                return Outcome(config, result["status"], result["note"]), result["average_accuracy"]
+                return ended(config, news["result"])
             elif news["news"] == "failed":
                 status: OutcomeStatus = "locked" if news["type"] == LockedError.__name__ else "failed"
                 refused = news["type"] == ConfigError.__name__
-                return Outcome(config, status, news["error"], refused=refused), None
+                return Outcome(config, status, news["error"], refused=refused)
         if self._ending:
-            return Outcome(config, "failed", "interrupted"), None
-        return Outcome(config, "failed", self._record_death(worker, config)), None
+            return Outcome(config, "failed", "interrupted")
+        return Outcome(config, "failed", self._record_death(worker, config))
 
     def _record_death(self, worker: "_Worker", config: RunConfig) -> str:
         """A killed process cannot write why it ended; its parent does."""
@@ -178,10 +183,10 @@ class _Pool:
             EventLog(folder).write("failed", error=error, traceback=worker.last_words())
         return error
 
-    def _note(self, outcome: Outcome, accuracy: float | None) -> None:
+    def _note(self, outcome: Outcome) -> None:
         with self._guard:
             self.outcomes.append(outcome)
-        self._tell(partial(self._watcher.ended, outcome, accuracy))
+        self._tell(partial(self._watcher.ended, outcome))
 
     def _tell(self, call: Callable[[], None]) -> None:
         with self._guard:

@@ -40,6 +40,7 @@ def render(table: Table, unfinished: Iterable[RunConfig] = (), *, data_dir: Path
     )
     environment.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text))
     results = [result for cell in table.cells.values() for result in cell.results]
+    colours = report_data.colours_of(table)
     return environment.get_template("report.html").render(
         counted=counted,
         title=table.title,
@@ -47,8 +48,11 @@ def render(table: Table, unfinished: Iterable[RunConfig] = (), *, data_dir: Path
         version=version("corestream"),
         grids=grids(table),
         has_paper=table.has_paper_numbers,
-        colours={row: report_data.colours_of(table)[row] for row in table.rows},
-        sections=[report_data.section(table, condition, data_dir=data_dir) for condition in table.conditions],
+        colours=colours,
+        sections=[
+            report_data.section(table, condition, colours, data_dir=data_dir)
+            for condition in table.conditions
+        ],
         failures=report_data.failures(table),
         unfinished=[report_data.name_of(config) for config in unfinished],
         again=report_data.again(table),

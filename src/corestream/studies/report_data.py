@@ -66,12 +66,13 @@ class Again:
 
 def colours_of(table: Table) -> dict[str, int]:
     """OCS has colour 0, the others follow in the order of their rows."""
-    others = [row for row in table.rows if row != "ocs"]
-    return {"ocs": 0} | {row: 1 + place % (COLOURS - 1) for place, row in enumerate(others)}
+    others = iter(1 + place % (COLOURS - 1) for place in range(len(table.rows)))
+    return {row: 0 if row == "ocs" else next(others) for row in table.rows}
 
 
-def section(table: Table, condition: str, *, data_dir: Path | None = None) -> Section:
-    colours = colours_of(table)
+def section(
+    table: Table, condition: str, colours: Mapping[str, int], *, data_dir: Path | None = None
+) -> Section:
     cells = {row: table.cells[row, condition] for row in table.rows if (row, condition) in table.cells}
     return Section(
         condition=condition,

@@ -116,7 +116,7 @@ def class_panels(cells: Mapping[str, Cell], colours: Mapping[str, int], data_dir
     panels = []
     stream: dict[str, float] | None = None
     for row, cell in cells.items():
-        result = _first_done(cell)
+        result = cell.first_done
         memory = _last_memory(result) if result else None
         if result is None or memory is None or not memory.get("classes"):
             continue
@@ -147,7 +147,7 @@ def _shares(counts: Mapping[str, int]) -> dict[str, float]:
 def picture_panels(cells: Mapping[str, Cell], colours: Mapping[str, int]) -> list[Panel]:
     panels = []
     for row, cell in cells.items():
-        result = _first_done(cell)
+        result = cell.first_done
         try:
             pictures = kept_pictures(result) if result else None
         except RunError as error:  # the page is written all the same
@@ -157,7 +157,3 @@ def picture_panels(cells: Mapping[str, Cell], colours: Mapping[str, int]) -> lis
             note = f"{min(36, len(pictures))} of {len(pictures)} kept, seed {result.seed}"
             panels.append(Panel(row, colours[row], note, uri=picture_uri(pictures)))
     return panels
-
-
-def _first_done(cell: Cell) -> Result | None:
-    return next((result for result in cell.results if result.status == "done"), None)

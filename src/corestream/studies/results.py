@@ -97,7 +97,7 @@ def _read(path: Path) -> Result:
             files_note=str(record.get("files_note", "")),
             device=str(record.get("device", "")),
             seconds=record.get("seconds"),
-            older=record.get("format", FORMAT) != FORMAT,  # it was not always written down
+            older=record.get("format", 3) != FORMAT,  # it was not always written down
         )
         if not result.older:
             _check(result)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from corestream import learners, models, streams
 from corestream.errors import ConfigError, DataError
 from corestream.gradients import is_batch_coupled
+from corestream.gradients.restoring import in_mode
 from corestream.learners import Learner
-from corestream.selection.scores import in_mode
 from corestream.states import part_of, prefixed
 from corestream.streams import Batches, Stream
 from corestream.streams.folder import PREFIX as FOLDER
@@ -141,7 +141,7 @@ class Run:
         if saved is None:
             self.records.cut({})
             return None
-        if saved.facts.get("labels", self.labels) != self.labels:
+        if saved.facts["labels"] != self.labels:
             raise DataError(
                 f"the run in {self.folder} was begun with other data files than {self.config.benchmark} has now; "
                 "put them back (--data-dir), or give another --out"

@@ -62,6 +62,10 @@ class Cell:
         return "better" if (own.mean < paper.mean) == (metric in LOWER_IS_BETTER) else "miss"
 
     @property
+    def first_done(self) -> Result | None:
+        return next((result for result in self.results if result.status == "done"), None)
+
+    @property
     def usual_device(self) -> str:
         """The one that most runs were made on."""
         devices = Counter(result.device for result in self.results if result.status == "done")

@@ -9,7 +9,6 @@ import queue
 import sys
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -30,13 +29,11 @@ def main() -> None:
             try:
                 _tell(news, "result", result=_carry_out(order, stop, news))
             except Interrupted as interruption:
-                _tell(news, "interrupted", error=str(interruption))
                 sys.exit(interruption.exit_status)
             except Exception as error:
                 from corestream.studies.execute import described
 
-                name, trace = type(error).__name__, traceback.format_exc()
-                _tell(news, "failed", error=described(error), type=name, traceback=trace)
+                _tell(news, "failed", error=described(error), type=type(error).__name__)
             if stop.signum is not None:
                 sys.exit(128 + stop.signum)
 

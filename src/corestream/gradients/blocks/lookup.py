@@ -26,7 +26,7 @@ class Lookup(Block):
         return torch.cat(parts)
 
     def _gram_costs(self, n: int, m: int, theirs: int) -> tuple[int, int]:
-        """By tables of inner products, and by rows."""
+        """Multiplications that `gram` takes by tables of inner products, and by rows."""
         width, positions = self.left.shape[-1], self.index.shape[1]
         by_rows = n * positions + m * theirs + (n * m + n + m) * self.entries
         return n * m * positions * theirs * width, by_rows * width

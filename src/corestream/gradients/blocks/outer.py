@@ -87,7 +87,7 @@ class Outer(Block):
         return self._gram_by_tables(other) if by_tables < by_rows else self._gram_by_rows(other)
 
     def _gram_costs(self, n: int, m: int, theirs: int, made: int) -> tuple[int, int]:
-        """By tables of inner products, and by rows."""
+        """Multiplications that `gram` takes by tables of inner products, and by rows."""
         groups, mine, out, width = self.left.groups, self.left.positions, self.left.width, self.right.width
         by_tables = n * m * mine * theirs * (out + width) * groups
         by_rows = (n * mine + m * made + n * m) * out * width * groups

@@ -1,6 +1,6 @@
 """The benchmarks by name. A new one is one new file and one line here."""
 
-from corestream.streams.benchmarks.multi import DATASETS, multi_datasets
+from corestream.streams.benchmarks.multi import multi_datasets
 from corestream.streams.benchmarks.permuted import permuted_mnist
 from corestream.streams.benchmarks.registry import Benchmark, Choice, Number
 from corestream.streams.benchmarks.rotated import rotated_digits, rotated_mnist
@@ -26,7 +26,6 @@ BENCHMARKS = {
             "rotated-mnist",
             "MNIST, 20 tasks of 9°",
             rotated_mnist,
-            datasets=("mnist",),
             options={
                 "angles": ANGLES,
                 "full_classes": Choice("fixed", "random"),
@@ -37,14 +36,12 @@ BENCHMARKS = {
             "permuted-mnist",
             "MNIST, 20 tasks with their own order of the pixels",
             permuted_mnist,
-            datasets=("mnist",),
             options={"full_classes": Choice("fixed", "random")},
         ),
         Benchmark(
             "split-cifar100",
             "CIFAR-100, 20 tasks of 5 classes (class scenario: 5 of 20)",
             split_cifar100,
-            datasets=("cifar100",),
             scenarios=("task", "class"),
             options=SPLIT,
         ),
@@ -52,7 +49,6 @@ BENCHMARKS = {
             "multi-datasets",
             "MNIST, Fashion-MNIST, notMNIST, traffic signs, SVHN: 5 tasks, 83 classes",
             multi_datasets,
-            datasets=tuple(DATASETS),
             scenarios=("task", "class"),
             options={"imbalance_factor": Number(0.1, most=1.0)},
         ),
@@ -60,7 +56,6 @@ BENCHMARKS = {
             "split-tinyimagenet",
             "TinyImageNet, 20 tasks of 10 classes (class scenario: 5 of 40)",
             split_tinyimagenet,
-            datasets=("tiny-imagenet",),
             scenarios=("task", "class"),
             options=SPLIT,
         ),

@@ -50,7 +50,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark by name; `datasets` are what it reads, `settings` what all methods share on one of the user's own.
+    """A benchmark by name; `settings` are what all methods share on one of the user's own.
 
     The first of `scenarios` is the default, unless `usual_scenario` tells it from the options given.
     """
@@ -58,7 +58,6 @@ class Benchmark:
     name: str
     summary: str
     build: Callable[[Request], Stream] = field(repr=False)
-    datasets: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ("domain",)
     options: Mapping[str, Choice | Number] = field(default_factory=dict, repr=False)
     usual_scenario: Callable[[Mapping[str, Any]], str] | None = field(default=None, repr=False)
