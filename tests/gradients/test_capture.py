@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from corestream import per_sample_gradients, score
@@ -294,3 +295,31 @@ def test_the_model_is_not_kept_alive(images):
     del model
     gc.collect()
     assert gone() is None
+
+
+def test_a_traced_part_takes_the_general_path(oracle, compare):
+    torch.manual_seed(0)
+    part = torch.jit.trace(nn.Linear(8, 8), torch.zeros(1, 8))
+    model = nn.Sequential(nn.Linear(5, 8), part, nn.Tanh(), nn.Linear(8, 3))
+    batch = torch.randn(6, 5), torch.arange(6) % 3
+    compare(per_sample_gradients(model, None, batch), oracle(model, batch), 1e-4)
+
+
+class Counting(nn.Module):
+    """A loss that counts the classes it has met."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("met", torch.zeros(3))
+
+    def forward(self, outputs, targets):
+        self.met += torch.bincount(targets, minlength=3)
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def test_what_a_loss_counts_is_as_before():
+    loss, batch = Counting(), (torch.randn(6, 5), torch.arange(6) % 3)
+    model = nn.Linear(5, 3)
+    per_sample_gradients(model, loss, batch)
+    score(model, loss, batch, batch)
+    assert loss.met.tolist() == [0, 0, 0]

@@ -158,9 +158,9 @@ def test_samples_that_depend_on_each_other_are_seen_at_a_tasks_first_step(mlp, b
     for _ in range(2):
         for _ in range(3):
             learner.observe(*batch)
-        assert learner._asked == 3
+        assert learner._looks.asked == 3
         learner.end_task()
-        assert learner._asked == 0
+        assert learner._looks.asked == 0
 
 
 def test_one_pass_and_two_passes_are_the_same_steps(mlp, batch):

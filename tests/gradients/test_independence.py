@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from corestream import score
-from corestream.gradients.independence import stands_alone
+from corestream.gradients.independence import Looks, stands_alone
 
 
 class Standardised(nn.Module):
@@ -230,7 +230,7 @@ def test_the_longest_is_noticed_wherever_it_is(lengths):
 
 def test_what_a_first_batch_hides_is_seen_later():
     model, seen = Trimmed(), []
-    for lengths in ((5, 4, 3, 5), (8, 3, 4, 2), (8, 3, 4, 2), (5, 4, 3, 5)):
+    for lengths in ((5, 5, 3, 4), (8, 3, 4, 2), (8, 3, 4, 2), (5, 5, 3, 4)):  # each half has one of 5
         seen.append(stands_alone(model, None, *lines(*lengths)))
     assert seen == [True, False, False, False]
 
@@ -255,3 +255,54 @@ def test_a_half_of_one_sample_is_looked_at_among_copies():
     for n in (2, 3):
         assert stands_alone(Squeezed(), None, *batch(n))
         assert not stands_alone(Standardised().eval(), None, *batch(n))
+
+
+def among_present(outputs, targets):
+    """Cross-entropy over the classes that the batch has."""
+    absent = ~torch.isin(torch.arange(outputs.shape[1]), targets)
+    return F.cross_entropy(outputs.masked_fill(absent, -torch.inf), targets, reduction="none")
+
+
+def test_a_loss_over_the_classes_that_are_there_is_seen_however_they_lie():
+    assert not stands_alone(net(nn.ReLU()), among_present, torch.randn(12, 6), torch.arange(12) % 2)
+
+
+def test_new_classes_are_a_reason_to_look_again():
+    model, x = net(nn.ReLU()), torch.randn(12, 6)
+    for _ in range(20):
+        assert stands_alone(model, among_present, x, torch.zeros(12, dtype=torch.long))
+    assert not stands_alone(model, among_present, x, torch.arange(12) % 2)
+
+
+def test_many_whole_numbers_are_no_classes():
+    looks = Looks()
+    due = [
+        looks.is_due(torch.arange(start, start + 100), torch.device("cpu")) for start in range(0, 3000, 100)
+    ]
+    assert sum(due[:10]) == 10
+    assert sum(due[10:]) == 1  # the sixteenth, as ever
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_loss_that_depends_on_the_number_of_samples_is_seen(dropout):
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(dropout), nn.Linear(8, 3))
+
+    def shared(outputs, targets):
+        return F.cross_entropy(outputs, targets, reduction="none") / len(targets)
+
+    assert not stands_alone(model, shared, *batch())
+    assert stands_alone(model, None, *batch())
+    assert model.training
+
+
+def test_a_loss_that_counts_makes_samples_depend_on_each_other():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("met", torch.zeros(()))
+
+        def forward(self, outputs, targets):
+            self.met += len(targets)
+            return F.cross_entropy(outputs, targets, reduction="none")
+
+    assert not stands_alone(net(nn.ReLU()), Counting(), *batch())

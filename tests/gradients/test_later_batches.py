@@ -229,3 +229,37 @@ def test_a_loss_with_a_number_for_each_sample_may_have_one_without_a_finite_grad
 
     finite = per_sample_gradients(model, loss, (x, torch.arange(6) % 3)).finite
     assert finite.tolist() == [True, True, False, True, True, True]
+
+
+def ce(outputs, targets):
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def of_one_class(outputs, targets):
+    same = (targets[:, None] == targets).to(outputs.dtype).to_sparse()
+    return ce(outputs, targets % 3) + torch.sparse.mm(same, outputs).sum(1)
+
+
+def halves(outputs, targets):
+    first, second = outputs.chunk(2)
+    return ce(outputs, targets % 3) + F.relu((first - second).norm(dim=1) - 0.3).repeat(2)
+
+
+# what couples some samples, closed while all outputs are near each other, or all classes different
+OPENING = {
+    "halves": halves,
+    "neighbours": lambda o, y: ce(o, y % 3) + F.pad(F.relu((o[1:] - o[:-1]).abs().sum(1) - 1), (0, 1)),
+    "an anchor": lambda o, y: ce(o, y % 3) + F.relu((o - o[0]).abs().sum(1) - 1),
+    "pairs": lambda o, y: ce(o, y % 3) + F.relu((o[::2] - o[1::2]).norm(dim=1) - 0.3).repeat_interleave(2),
+    "an inner product": lambda o, y: ce(o, y % 3) + F.relu(o[:, 0].dot(o[:, 0]) - 1.3),
+    "a sparse product": of_one_class,
+}
+
+
+@pytest.mark.parametrize("name", OPENING)
+def test_samples_that_a_later_batch_couples_by_parts_of_it_are_exact(oracle, compare, name):
+    torch.manual_seed(0)
+    model, loss = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double(), OPENING[name]
+    for scale, targets in ((0.01, torch.arange(6)), (0.01, torch.arange(6)), (4, torch.arange(6) % 3)):
+        batch = scale * torch.randn(6, 4).double(), targets
+        compare(per_sample_gradients(model, loss, batch), oracle(model, batch, loss), 1e-10)

@@ -1393,3 +1393,79 @@ def test_what_the_memory_is_to_be_filled_by_is_tried_before_the_first_step(
     with pytest.raises(ValueError, match=message):
         learner.observe(*draw())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+# What a batch hides and the memory shows
+
+
+def among_present(outputs, targets):
+    """Cross-entropy over the classes that the batch has."""
+    absent = ~torch.isin(torch.arange(outputs.shape[1]), targets)
+    return F.cross_entropy(outputs.masked_fill(absent, -1e9), targets, reduction="none")
+
+
+@pytest.mark.parametrize("task_free", [False, True])
+@pytest.mark.parametrize("first", [(0, 1), (0,)], ids=["two classes", "one class"])
+def test_a_loss_over_the_classes_that_are_there_is_learned_in_two_passes(ocs, draw, task_free, first):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)).double()
+    learners = [
+        ocs(ReplayMemory(6), copy.deepcopy(net), loss_fn=among_present, single_pass=way, task_free=task_free)
+        for way in ("auto", False)
+    ]
+    for step in range(26):
+        x, y = draw(seed=step)[0], torch.arange(12) % 2
+        for learner in learners:
+            learner.observe(x, torch.tensor(first)[y % len(first)] if step < 20 else 2 + y)
+            if step == 19 and not task_free:
+                learner.end_task()
+        same_parameters(*learners)
+    assert learners[0]._coupled
+
+
+def test_what_is_kept_is_ranked_task_by_task_where_samples_depend_on_each_other(ocs, draw):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)).double()
+    learner = ocs(ReplayMemory(8), net, loss_fn=among_present, single_pass=False)
+    x, _ = draw(8)
+    old, new = (
+        Samples.of(x[:4], torch.tensor([0, 1, 0, 1]), 0),
+        Samples.of(x[4:], torch.tensor([2, 3, 2, 3]), 1),
+    )
+    learner.memory.replace(Samples.join([old, new]))
+    alone = torch.cat([learner._worth(old), learner._worth(new)])
+    torch.testing.assert_close(learner._worth_of_kept(), alone)
+
+
+class Reader(nn.Module):
+    """A recurrent layer, which has no rule, under a head that has."""
+
+    def __init__(self):
+        super().__init__()
+        self.reader, self.head = nn.GRU(4, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.reader(x.unsqueeze(1))[0][:, -1])
+
+
+def test_layers_that_selection_need_not_look_at_cost_no_pass_a_sample(ocs, draw, filled, monkeypatch):
+    torch.manual_seed(0)
+    net = Reader().double()
+    learners = [
+        ocs(filled(), copy.deepcopy(net), parameters=["head"], single_pass=way) for way in ("auto", False)
+    ]
+    for learner in learners:
+        learner.observe(*draw())
+    monkeypatch.setattr("corestream.gradients.capture.general_rows", None)
+    for learner in learners:
+        for step in range(3):
+            learner.observe(*draw(seed=step))
+    same_parameters(*learners)
+    again = ocs(filled(), copy.deepcopy(net), parameters=["head"])
+    again.load_state_dict(learners[0].state_dict())
+    again.observe(*draw(seed=9))
+
+
+def test_a_generator_that_is_none_is_named(model):
+    with pytest.raises(TypeError, match=r"generator must be a torch\.Generator, got 0"):
+        OCS(model, optimizer_for(model), ReplayMemory(6), generator=0)

@@ -18,11 +18,14 @@ Parameters = Iterable[str | nn.Module | Tensor]
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """One cross-entropy a sample. A target out of range is an error on CPU; on CUDA, where looking would wait, it becomes NaN."""
     if not isinstance(outputs, Tensor) or outputs.dim() != 2:
-        got = list(outputs.shape) if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
-        raise ValueError(
-            f"the default loss takes outputs of shape [N, classes], got {got}: "
+        is_tensor = isinstance(outputs, Tensor)
+        got = list(outputs.shape) if is_tensor else f"a {type(outputs).__name__}"
+        cure = (
             "let the model flatten its inputs, or give a loss_fn"
+            if is_tensor
+            else "give a loss_fn that takes it"
         )
+        raise ValueError(f"the default loss takes outputs of shape [N, classes], got {got}: {cure}")
     if not isinstance(targets, Tensor):
         raise TypeError(
             f"the default loss takes a tensor of targets, got a {type(targets).__name__}: give a loss_fn"
@@ -157,7 +160,9 @@ def _parameters_of(model: nn.Module, part: str | nn.Module | Tensor) -> list[Ten
     modules = dict(model.named_modules())
     if part and part in modules:
         return list(modules[part].parameters())
-    raise ValueError(f"parameters: the model has no parameter or module named {part!r}")
+    raise ValueError(
+        f"parameters: the model has no parameter or module named {part!r}; its modules are {', '.join(filter(None, modules)) or 'none'}"
+    )
 
 
 def check_batch(device: torch.device, batch: Any, argument: str = "batch") -> tuple[Inputs, Any, int]:
@@ -213,11 +218,14 @@ def _in_words(inputs: Any) -> str:
 def check_losses(losses: Any, count: int) -> Tensor:
     if not isinstance(losses, Tensor) or losses.shape != (count,):
         shape = list(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-        several = isinstance(losses, Tensor) and losses.dim() > 1 and len(losses) == count
-        cure = (
-            "take the mean of each sample's, .flatten(1).mean(1)"
-            if several
-            else "a loss of torch takes reduction='none'"
-        )
+        if shape == [count, count]:
+            cure = (
+                "outputs [N, 1] and targets [N] make a table of all pairs, give outputs.squeeze(1); or, where a sample has that many "
+                "losses, take their mean, .mean(1)"
+            )
+        elif isinstance(losses, Tensor) and losses.dim() > 1 and len(losses) == count:
+            cure = "take the mean of each sample's, .flatten(1).mean(1)"
+        else:
+            cure = "a loss of torch takes reduction='none'"
         raise ValueError(f"loss_fn must return one loss a sample, shape [{count}], got {shape}: {cure}")
     return losses

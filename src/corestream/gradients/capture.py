@@ -57,7 +57,7 @@ def per_sample_gradients(
     model = unwrap(model)
     wanted = trainable(model, parameters)
     inputs, targets, _ = check_batch(next(iter(wanted.values())).device, batch)
-    with unchanged_buffers(model):
+    with unchanged_buffers(model, loss_fn):
         return capture(model, loss_fn, inputs, targets, wanted, max_bytes)
 
 

@@ -1,7 +1,7 @@
 """What the autograd graph says of a forward pass: which nodes count, and how often each parameter is used."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,12 @@ MOVING = frozenset(
         "IndexReduce", "SelectScatter", "SliceScatter", "EmbeddingBag",
     )
 )  # fmt: skip
+
+# Nodes that take a part: what stands beside what then depends on the order of the samples.
+TAKING = frozenset(
+    f"{name}Backward0"
+    for name in ("Slice", "Select", "Split", "SplitWithSizes", "Chunk", "Unbind", "Narrow", "UnsafeSplit")
+)
 
 # Nodes that make one value of several, or put them in another order, along dimensions that they name.
 ALONG = frozenset(
@@ -105,15 +111,12 @@ class Graph:
 
 def _may_move(node: Any, count: int) -> bool:
     name = node.name()
+    check = CHECKS.get(name)
     return (
-        (name in MOVING and _moves(node, count))
+        (check is not None and check(node, count))
         or name.endswith("CopySlices")  # an assignment in place, out[i] = …
         or _is_of_its_own(node)
         or (name.startswith("ScaledDotProduct") and not _has_a_table_for_each(node, count))
-        or (name == "EmbeddingBackward0" and not _is_parameter(node.next_functions[0][0]))
-        or (name in ALONG and _goes_along_samples(node, count))
-        or (name in MULTIPLYING and _multiplies_samples(node, count))
-        or (name in PAIRING and _compares_samples(node, count))
         or _pairs_samples(node, count)
     )
 
@@ -143,6 +146,24 @@ def _moves(node: Any, count: int) -> bool:
     return any(
         _holds_samples(sizes, dim, count) and not _is_in_order(index, sizes[dim]) for dim, index in indices
     )
+
+
+def _takes_some(node: Any, count: int) -> bool:
+    """Whether it takes a part of the samples: they may be compared with the rest, as the first with all others."""
+    edge = node.next_functions[0]
+    if edge[0] is None or _is_parameter(edge[0]):
+        return False
+    shape = _shape(edge)
+    return (
+        bool(shape)
+        and _holds_samples(shape, _dim(node), count)
+        and tuple(node._input_metadata[0].shape) != tuple(shape)
+    )
+
+
+def _looks_up_samples(node: Any, count: int) -> bool:
+    """Whether the table that an embedding reads is made of samples."""
+    return not _is_parameter(node.next_functions[0][0])
 
 
 def _goes_along_samples(node: Any, count: int) -> bool:
@@ -233,3 +254,18 @@ def _signed(dim: int) -> int:
 
 def _is_in_order(index: Tensor, size: int) -> bool:
     return torch.equal(index.flatten().long(), torch.arange(size, device=index.device))
+
+
+CHECKS: dict[str, Callable[[Any, int], bool]] = {
+    name: check
+    for names, check in (
+        (MOVING, _moves),
+        (TAKING, _takes_some),
+        (ALONG, _goes_along_samples),
+        (MULTIPLYING, _multiplies_samples),
+        (PAIRING, _compares_samples),
+        (("EmbeddingBackward0",), _looks_up_samples),
+        (("DotBackward0", "SparseAddmmBackward0"), lambda node, count: True),  # sums over rows of any kind
+    )
+    for name in names
+}

@@ -1,7 +1,7 @@
 """Whether samples depend on each other: whether one pass over many does for each what a pass without the others would."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,41 @@ from .calling import LossFn, call, check_losses, cross_entropy, leaves, map_inpu
 from .due import is_due
 from .identity import identity
 from .recorder import uncompiled
-from .restoring import unchanged_buffers
+from .restoring import in_mode, unchanged_buffers
 
 Situation = tuple[Any, ...]
 KNOWN_ANSWERS = 64  # of a model
 
-# what was found, and how often it was asked for
-_ANSWERS: WeakKeyDictionary[nn.Module, dict[Situation, tuple[bool, int]]] = WeakKeyDictionary()
+MANY_CLASSES = 1000  # whole numbers beyond them are no classes
+
+
+class Looks:
+    """When to look whether samples depend on each other: now and then (`is_due`), and when a batch brings classes that none had that was
+    looked at. A loss over the classes of its batch alone, say, couples samples only where some have other classes than the rest."""
+
+    def __init__(self, asked: int = 0, classes: Iterable[int] = ()) -> None:
+        self.asked, self.classes = asked, set(classes)
+
+    def is_due(self, targets: Any, device: torch.device) -> bool:
+        """Asked once for every batch. A card is not asked for classes, for that would wait."""
+        new = _classes(targets) - self.classes if len(self.classes) < MANY_CLASSES else set()
+        due = bool(new) or is_due(self.asked, device)
+        self.asked += 1
+        if due:
+            self.classes |= new
+        return due
+
+
+def _classes(targets: Any) -> set[int]:
+    return set(targets.tolist()) if _are_classes(targets) and not targets.is_cuda else set()
+
+
+def _are_classes(targets: Any) -> bool:
+    return isinstance(targets, Tensor) and targets.dim() == 1 and not targets.is_floating_point()
+
+
+# what was found, and when to look again
+_ANSWERS: WeakKeyDictionary[nn.Module, dict[Situation, tuple[bool, Looks]]] = WeakKeyDictionary()
 
 
 def situation(model: nn.Module, loss_fn: LossFn | None) -> Situation:
@@ -33,12 +61,12 @@ def situation(model: nn.Module, loss_fn: LossFn | None) -> Situation:
 def stands_alone(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) -> bool:
     """Whether samples have the same losses without the others, by what was seen so far, now included where it is due."""
     known, key = _ANSWERS.setdefault(model, {}), situation(model, loss_fn)
-    alone, asked = known.pop(key, (True, 0))
+    alone, looks = known.pop(key, (True, Looks()))
     if len(known) >= KNOWN_ANSWERS:
         del known[next(iter(known))]
-    if alone and is_due(asked, leaves(inputs)[0].device):
+    if alone and looks.is_due(targets, leaves(inputs)[0].device):
         alone = look(model, loss_fn, inputs, targets)
-    known[key] = alone, asked + 1
+    known[key] = alone, looks
     return alone
 
 
@@ -54,26 +82,26 @@ class Pass:
 
 @torch.enable_grad()  # as in the pass itself, whose small functions would be compiled anew without
 def look(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) -> bool:
-    """Whether samples have the same losses without the others, and do not change the model's buffers by what they are.
+    """Whether samples have the same losses without the others, and do not change buffers, the model's or the loss's, by what they are.
 
     Gradients do not tell all of it: statistics of raw inputs, or what lies before the first layer that is watched, change losses alone.
+    Where the model draws random numbers, fewer samples would draw others: so all of it is looked at again in eval mode.
     """
     if len(leaves(inputs)[0]) < 2:
         return True
     judge: LossFn = cross_entropy if loss_fn is None else loss_fn
     device = leaves(inputs)[0].device
     every = torch.arange(len(leaves(inputs)[0]), device=device)
-    half = (len(every) + 1) // 2
 
     def over(rows: Tensor) -> Pass:
-        with _same_chance(device), unchanged_buffers(model), uncompiled(model):
+        with _same_chance(device), unchanged_buffers(model, loss_fn), uncompiled(model):
             before = random_state(device)
             outputs = call(model, map_inputs(lambda x: x[rows], inputs))
             losses: Any = judge(outputs, map_inputs(lambda y: y[rows], targets))
             losses = check_losses(losses, len(rows)).detach()
             sizes = [losses, outputs.detach()] if isinstance(outputs, Tensor) else [losses]
             largest = max(float(one.nan_to_num(0, 0, 0).abs().max()) for one in sizes)
-            buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+            buffers = {name: buffer.detach().clone() for name, buffer in _buffers(model, loss_fn).items()}
             return Pass(losses, largest, not torch.equal(before, random_state(device)), buffers)
 
     def alike(losses: Tensor, others: Tensor) -> bool:
@@ -83,17 +111,35 @@ def look(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) ->
     first, again = over(every), over(every)  # the first may make tables that stay
     if not alike(first.losses, again.losses):
         return True  # it draws what cannot be drawn again, which hides all else
-    before = dict(model.named_buffers())
-    for part in (every[:half], every[half:]):  # the largest, or the only one of its kind, lies in one of them
+    before = _buffers(model, loss_fn)
+    for part in _halves(every, targets):
         # for fewer samples it would draw other numbers, and one alone is special: then copies of these take the others' place
         copied = again.draws or len(part) == 1
-        found = over(part[(every - part[0]) % len(part)] if copied else part)
+        found = over(part[every % len(part)].index_copy(0, part, part) if copied else part)
         losses = found.losses[part] if copied else found.losses
         if not alike(again.losses[part], losses) or not all(
             _same(again.buffers[n], b, before[n]) for n, b in found.buffers.items()
         ):
             return False
+    if again.draws and any(module.training for module in model.modules()):
+        with in_mode(
+            model, "eval"
+        ):  # where fewer samples need no copies: a loss may depend on their number alone
+            return look(model, loss_fn, inputs, targets)
     return True
+
+
+def _halves(every: Tensor, targets: Any) -> tuple[Tensor, ...]:
+    """The largest sample, or the only one of its kind, lies in one of them. They have different classes, for a loss may go by those that
+    are there."""
+    if _are_classes(targets):
+        every = targets.argsort(stable=True)
+    return every.tensor_split([(len(every) + 1) // 2])
+
+
+def _buffers(model: nn.Module, loss_fn: LossFn | None) -> dict[str, Tensor]:
+    own = loss_fn.named_buffers() if isinstance(loss_fn, nn.Module) else ()
+    return {**dict(model.named_buffers()), **{f"loss {name}": buffer for name, buffer in own}}
 
 
 @contextmanager

@@ -71,8 +71,14 @@ class Recorder:
 
     def _watch(self, label: str, module: nn.Module) -> None:
         self.modes.append(module.training)
-        if not OWN.isdisjoint(module.__dict__):
-            return  # the user's own forward on this layer: no rule knows what it does
+        if isinstance(module, torch.jit.ScriptModule):
+            return  # what it computes is not written in its layers
+        if not OWN.isdisjoint(
+            module.__dict__
+        ):  # the user's own forward on this layer: no rule knows what it does
+            if batch_norm.uses_batch_statistics(module):
+                self._replace_forward(module, batch_norm.OwnFrozenForward(module))  # type: ignore[arg-type]
+            return
         rule = rule_of(type(module))
         if batch_norm.uses_batch_statistics(module):
             frozen = batch_norm.FrozenForward if rule is not None else batch_norm.OwnFrozenForward

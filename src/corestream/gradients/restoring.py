@@ -11,23 +11,24 @@ MODES = (None, "train", "eval")
 
 
 @contextmanager
-def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Running statistics and the like are afterwards what they were, and so are parameters that the forward pass replaces, or rescales
-    as an embedding with `max_norm` does. A buffer whose shape has changed is left: the model knows of it."""
+def unchanged_buffers(model: nn.Module, loss_fn: object = None) -> Iterator[None]:
+    """Running statistics and the like, of a loss too, are afterwards what they were, and so are parameters that the forward pass
+    replaces, or rescales as an embedding with `max_norm` does. A buffer whose shape has changed is left: the model knows of it."""
+    modules = [*model.modules(), *(loss_fn.modules() if isinstance(loss_fn, nn.Module) else ())]
     replaceable = [
         (module._parameters, dict(module._parameters))
-        for module in model.modules()
+        for module in modules
         if not isinstance(module, torch.jit.ScriptModule)
     ]
     rescaled = [
         (weight, weight.detach().clone())
-        for module in model.modules()
+        for module in modules
         if getattr(module, "max_norm", None) is not None
         and isinstance(weight := getattr(module, "weight", None), Tensor)
     ]
     before = [
         (module, name, tensor, tensor.clone())
-        for module in model.modules()
+        for module in modules
         for name, tensor in module._buffers.items()
         if tensor is not None
     ]

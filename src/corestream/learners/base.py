@@ -96,6 +96,10 @@ class Learner:
         self._first_state = made_by_constructor(optimizer)
         self._follow_model()
         self.device = next(iter(self.parameters.values())).device
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(
+                f"generator must be a torch.Generator, got {generator!r}: give torch.Generator().manual_seed(…)"
+            )
         if generator is not None and generator.device.type != self.device.type:
             raise ValueError(f"generator is on {generator.device} and the model is on {self.device}")
         if generator is None:

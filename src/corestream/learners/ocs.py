@@ -14,8 +14,7 @@ from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_inputs
 from ..gradients.capture import DEFAULT_MAX_BYTES, capture
-from ..gradients.due import is_due
-from ..gradients.independence import Situation, look, situation
+from ..gradients.independence import Looks, Situation, look, situation
 from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
@@ -36,7 +35,7 @@ class OCS(KeepsPicks):
     `parameters` restricts what selection looks at, never what learns. `score_mode` is the model's mode while scoring.
 
     One forward and backward serve selection and update where samples do not depend on each other, no gradient has a hook and the loss has
-    nothing to learn (`single_pass`: True, False or "auto"); now and then a batch has four passes more, to see whether they do.
+    nothing to learn (`single_pass`: True, False or "auto"); now and then a batch has a few passes more, to see whether they do.
     `task_free=True` is for streams without task boundaries: picks join the
     memory at once, and once it is full the class with most samples gives one up: that of lowest S + V with `fill="score"`, otherwise
     any, so that what is left of a class is a uniform sample of all its picks.
@@ -100,9 +99,9 @@ class OCS(KeepsPicks):
         self.k, self.tau, self.lam, self.replay, self.reference = k, tau, lam, replay, reference
         self.weights, self.single_pass = weights, single_pass
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
-        self._coupled = False  # whether a pass has shown that samples depend on each other
-        self._situation: Situation | None = None  # loss and modes at the last look for that
-        self._asked = 0  # steps in that situation, which decide when to look again
+        self._looks = Looks()  # for samples that depend on each other
+        self._situation: Situation | None = None  # loss and modes at the last of them
+        self._apart = False  # whether selection and update go apart, for much that selection need not look at has no rule
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
 
@@ -135,7 +134,9 @@ class OCS(KeepsPicks):
         needs_two = coupled or other_mode or self._does_more()
         if needs_two:
             self._refuse_single_pass()
-        return self.single_pass is not False and not needs_two
+        return not needs_two and (
+            self.single_pass is True or (self.single_pass == "auto" and not self._apart)
+        )
 
     def _refuse_single_pass(self) -> None:
         """An error where one pass was asked for, and two are needed."""
@@ -190,6 +191,7 @@ class OCS(KeepsPicks):
             return None
         if grads.unused == self.parameters.keys():
             raise ValueError("the losses depend on no parameter of the model that learns")
+        self._apart = self.selected is not None and not grads.general <= self._wanted.keys()
         scored = grads if self.selected is None else grads.only(list(self._wanted))
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
@@ -209,14 +211,13 @@ class OCS(KeepsPicks):
         return Step(self, lambda: losses[rows] @ weights, picked, scores)
 
     def _stand_alone(self, inputs: Inputs, targets: Tensor) -> bool:
-        """Whether samples are independent. It is looked at on a schedule (`is_due`), which begins anew where the loss or a layer's mode
-        changes; between the looks the answer is yes."""
+        """Whether samples are independent. It is looked at now and then, beginning anew with each task and where the loss or a layer's
+        mode changes; between the looks the answer is yes."""
         now = situation(self.model, self.loss_fn)
         if self._situation is not None and now != self._situation:
-            self._asked = 0
-        due, self._situation = is_due(self._asked, self.device), now
-        self._asked += 1
-        return not due or look(self.model, self.loss_fn, inputs, targets)
+            self._looks = Looks()
+        self._situation = now
+        return not self._looks.is_due(targets, self.device) or look(self.model, self.loss_fn, inputs, targets)
 
     def _shares(self, picks: int, replays: int, dtype: torch.dtype) -> Tensor:
         """One over all picks, and λ over all replayed samples; made once for each pair of numbers."""
@@ -284,8 +285,7 @@ class OCS(KeepsPicks):
         self._warn_where_all_was_random()
         super()._finish_task(data)
         self._steps.zero_()
-        if self.device.type == "cuda":
-            self._asked = 0  # a task's first step may wait
+        self._looks = Looks()  # the next step has other samples in the memory, and on a card it may wait
 
     def _warn_where_all_was_random(self) -> None:
         steps, warm = int(self._steps), int(self._warm)
@@ -301,14 +301,19 @@ class OCS(KeepsPicks):
         return {**self.__dict__, "_situation": None}
 
     def _state(self) -> dict[str, Tensor]:
-        seen = {"coupled": torch.tensor(self._coupled), "asked": torch.tensor(self._asked)}
+        seen = {
+            "coupled": torch.tensor(self._coupled),
+            "apart": torch.tensor(self._apart),
+            "asked": torch.tensor(self._looks.asked),
+            "classes": torch.tensor(sorted(self._looks.classes), dtype=torch.long),
+        }
         return {"steps": self._steps, **seen, **super()._state()}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         super()._load_state(state)
         self._steps.copy_(state["steps"])
-        self._coupled, self._situation = bool(state["coupled"]), None
-        self._asked = int(state["asked"])
+        self._coupled, self._apart, self._situation = bool(state["coupled"]), bool(state["apart"]), None
+        self._looks = Looks(int(state["asked"]), state["classes"].tolist())
 
 
 @fusible

@@ -10,6 +10,7 @@ from ..counts import check_counts
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, Parameters, trainable
 from ..gradients.capture import capture
+from ..gradients.independence import look
 from ..gradients.restoring import MODES, in_mode, unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
@@ -29,6 +30,7 @@ class KeepsPicks(Learner):
 
     memory: ReplayMemory
     candidates: Reservoir
+    _coupled = False  # whether a pass has shown that samples depend on each other
 
     def __init__(
         self,
@@ -111,13 +113,19 @@ class KeepsPicks(Learner):
     def _worth_of_kept(self) -> Tensor:
         """S + V of each older task's samples among themselves: where samples do not depend on each other, all from one pass."""
         with in_mode(self.model, self.score_mode):
-            if is_batch_coupled(self.model) or len(self.memory) > PASS_SIZE:
-                return self._worth_task_by_task()
             kept = self.memory.samples
+            if is_batch_coupled(self.model) or len(kept) > PASS_SIZE or self._depend_on_each_other(kept):
+                return self._worth_task_by_task()
             grads = self._gradients(kept.inputs, kept.targets, self._wanted)
             if grads.coupled:
                 return self._worth_task_by_task()
         return worth_by_task(self.memory, grads)
+
+    def _depend_on_each_other(self, kept: Samples) -> bool:
+        """On a card, where a look would wait, what the steps have shown must do."""
+        if self._coupled or self.device.type == "cuda":
+            return self._coupled
+        return not look(self.model, self.loss_fn, kept.inputs, kept.targets)
 
     def _worth_task_by_task(self) -> Tensor:
         return worth_task_by_task(self.memory, self._worth)
@@ -156,7 +164,7 @@ class KeepsPicks(Learner):
         return wanted
 
     def _gradients(self, inputs: Inputs, targets: Tensor, wanted: dict[str, Tensor]) -> PerSampleGradients:
-        with unchanged_buffers(self.model):
+        with unchanged_buffers(self.model, self.loss_fn):
             return capture(self.model, self.loss_fn, inputs, targets, wanted, self.max_bytes)
 
     def _state(self) -> dict[str, Tensor]:

@@ -74,6 +74,9 @@ class ReplayMemory:
         self._reservoir = Reservoir(capacity) if policy == "reservoir" else None
         self._held = 0  # samples in the reservoir
 
+    def __repr__(self) -> str:
+        return f"ReplayMemory({len(self)} of {self.capacity} samples, policy={self.policy!r})"
+
     def __len__(self) -> int:
         if self._reservoir is not None:
             return self._held

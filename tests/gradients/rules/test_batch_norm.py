@@ -163,3 +163,14 @@ def test_the_rest_of_the_model_may_train_while_the_layer_does_not(check, images,
     model = network()
     model[1].eval()
     check(model, images(5, *kind[1]))
+
+
+def test_a_forward_put_on_the_layer_itself_is_frozen_too():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
+    batch = torch.randn(8, 5), torch.arange(8) % 3
+    usual = per_sample_gradients(model, None, batch).norms()
+    forward = model[1].forward
+    model[1].forward = lambda x: forward(x)
+    torch.testing.assert_close(per_sample_gradients(model, None, batch).norms(), usual)
+    assert int(model[1].num_batches_tracked) == 0

@@ -75,3 +75,26 @@ def test_running_statistics_are_afterwards_what_they_were(images):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     per_sample_gradients(model, None, images(4, 3, 4, 4))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_instance_norm_takes_a_table_of_as_many_rows_as_channels_for_one_sample(check, training):
+    norm = nn.InstanceNorm1d(6, affine=True, track_running_stats=True)
+    nn.init.normal_(norm.weight)
+    norm.running_mean.normal_()
+    model = nn.Sequential(nn.Linear(5, 6), norm, nn.Tanh(), nn.Linear(6, 3)).train(training)
+    check(model, (torch.randn(6, 5), torch.arange(6) % 3), dtypes=(torch.float64,))
+
+
+@pytest.mark.parametrize("channels", [4, 6])
+def test_instance_norm_of_one_picture_without_a_batch(check, channels):
+    class Squeezed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, channels, 3), nn.InstanceNorm2d(channels, affine=True)
+            self.head = nn.Linear(36 * channels, 3)
+
+        def forward(self, x):
+            return self.head(torch.stack([self.norm(self.conv(one)) for one in x]).flatten(1))
+
+    check(Squeezed(), (torch.randn(1, 3, 8, 8), torch.tensor([1])), dtypes=(torch.float64,))

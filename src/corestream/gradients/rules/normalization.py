@@ -46,7 +46,14 @@ def group_norm(seen: Seen) -> list[Block]:
     return channel_rows(seen, normalized)
 
 
-@register(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, events=channel_events)
+def _instance_events(module: nn.Module, x: Tensor) -> tuple[int, int]:
+    """Torch takes [C, *space] for one sample: then no dimension is the samples'."""
+    assert isinstance(module, nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d)
+    unbatched = x.dim() == module._get_no_batch_dim()
+    return (x.dim(), x.dim()) if unbatched else channel_events(module, x)
+
+
+@register(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, events=_instance_events)
 def instance_norm(seen: Seen) -> list[Block]:
     module = seen.module
     assert isinstance(module, nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d)
