@@ -1469,3 +1469,12 @@ def test_layers_that_selection_need_not_look_at_cost_no_pass_a_sample(ocs, draw,
 def test_a_generator_that_is_none_is_named(model):
     with pytest.raises(TypeError, match=r"generator must be a torch\.Generator, got 0"):
         OCS(model, optimizer_for(model), ReplayMemory(6), generator=0)
+
+
+def test_a_reference_of_some_samples_is_of_all_tasks_wherever_replay_comes_from(ocs, draw):
+    memory = ReplayMemory(12, replay_from="task")
+    memory.replace(Samples.join([Samples.of(*draw(6, seed=task), task) for task in (0, 1)]))
+    learner = ocs(memory, reference=12)
+    reference, replayed = learner._draw()
+    assert reference.tasks.bincount().tolist() == [6, 6]
+    assert len(replayed.tasks.unique()) == 1

@@ -169,7 +169,8 @@ class OCS(KeepsPicks):
             return self.memory.samples, positions
         if self.reference == "replay":
             return self.memory.samples[positions], torch.arange(len(positions), device=positions.device)
-        return self.memory.sample(int(self.reference), self.generator), self.memory.samples[positions]
+        kept = self.memory.samples
+        return kept[self.memory.draw_from_all(int(self.reference), self.generator)], kept[positions]
 
     def _learn_in_one_pass(
         self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None

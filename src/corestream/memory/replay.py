@@ -128,19 +128,24 @@ class ReplayMemory:
         return dict(zip(tasks.tolist(), numbers.tolist(), strict=True))
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Samples:
-        """`count` samples drawn uniformly without replacement, fewer where a task or the memory has fewer."""
+        """`count` samples drawn uniformly without replacement, by `replay_from`; fewer where a task or the memory has fewer."""
         check_counts(count=count)
         return self.samples[self.draw(count, generator)]
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """The positions in `samples` of a uniform draw without replacement."""
-        keys = torch.rand(len(self), generator=generator, device=self.targets.device)
         if self.replay_from == "memory":
-            return keys.topk(min(count, len(self))).indices
+            return self.draw_from_all(count, generator)
+        keys = torch.rand(len(self), generator=generator, device=self.targets.device)
         tasks = self.samples.tasks
         one = torch.randint(len(self), (1,), generator=generator, device=tasks.device)
         # as many whichever task it is: a captured step cannot change its shapes
         return keys.masked_fill(tasks != tasks[one], -1).topk(min(count, self._smallest_share)).indices
+
+    def draw_from_all(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """The same from the whole memory, whatever `replay_from` is."""
+        keys = torch.rand(len(self), generator=generator, device=self.targets.device)
+        return keys.topk(min(count, len(self))).indices
 
     def add(self, samples: Samples, generator: torch.Generator | None = None) -> None:
         """Let samples pass by a reservoir."""

@@ -7,7 +7,8 @@ from ..counts import check_counts
 
 
 def kmeans_plus_plus(features: Tensor, k: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """k rows, each drawn in proportion to its squared distance from those before it (scikit-learn).
+    """k rows by scikit-learn's seeding: of a few drawn in proportion to the squared distance from those before, each time the one that
+    leaves the others nearest.
 
     Returns min(k, N) different indices in the order they were drawn; −1 where fewer rows are finite.
     """
