@@ -1,3 +1,4 @@
+from corestream.studies import paper_numbers
 from corestream.studies.layout import grids, plus_minus
 from corestream.studies.paper_numbers import Number
 from corestream.studies.results import Result
@@ -30,9 +31,19 @@ def test_the_reason_stands_below_the_grid() -> None:
     assert grids(table)[0].notes == ("Not comparable with the paper: cut to 3 tasks.",)
 
 
-def test_short_times_keep_their_digits() -> None:
-    assert plus_minus(Measured(0.0006, None, 1), "hours") == "0.00060"
+def test_short_times_have_three_digits_that_count() -> None:
+    assert plus_minus(Measured(0.0006, None, 1), "hours") == "0.000600"
+    assert plus_minus(Measured(0.03117, 0.0002, 3), "hours") == "0.0312 ± 0.0002"
     assert plus_minus(Measured(0.44, None, 1), "hours") == "0.440"
+    assert plus_minus(Measured(0.0, None, 1), "hours") == "0.000"
+
+
+def test_the_papers_numbers_are_shown_as_it_prints_them() -> None:
+    er_mir = paper_numbers.cell("table1", "multi-datasets", "er-mir")
+    assert (
+        plus_minus(er_mir["accuracy"], "accuracy") == "56.9 ± 2.25"
+    )  # in binary 2.25 would be rounded to 2.2
+    assert plus_minus(paper_numbers.cell("table5", "rotated-mnist", "gss")["hours"], "hours") == "1.71"
 
 
 def test_forgetting_just_below_zero_is_zero_in_a_matrix_too() -> None:

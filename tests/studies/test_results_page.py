@@ -1,10 +1,18 @@
+import re
+import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from corestream.errors import CorestreamWarning
 from corestream.studies.config import make_config
 from corestream.studies.results import Result, write_result
 from corestream.studies.results_page import results_page, write_results_page
+
+ROOT = Path(__file__).parents[2]
 
 
 def kept(method: str, seed: int, accuracy: float, **more: Any) -> Result:
@@ -18,7 +26,7 @@ def kept(method: str, seed: int, accuracy: float, **more: Any) -> Result:
 def test_a_row_has_ours_the_papers_the_verdict_the_command_the_device_and_the_time() -> None:
     page = results_page([kept("ocs", seed, 0.82 + seed / 500) for seed in range(5)])
     (line,) = [line for line in page.splitlines() if line.startswith("| ocs |") and "compare" in line][:1]
-    for part in ("82.4 ± 0.3", "82.5 ± 0.3", "within", "NVIDIA H200", "42 s", "| 5 |"):
+    for part in ("82.4 ± 0.3", "82.5 ± 0.32", "within", "NVIDIA H200", "42 s", "| 5 |"):
         assert part in line
     assert "`corestream compare rotated-mnist --methods ocs --seeds 5 --device cuda --protocol paper`" in line
 
@@ -34,14 +42,14 @@ def test_runs_on_two_devices_are_counted_and_timed_where_most_were_made() -> Non
 def test_the_papers_number_of_something_else_is_not_compared_with() -> None:
     page = results_page([kept("multitask", 0, 0.16, benchmark="split-cifar100", scenario="class")])
     (line,) = [line for line in page.splitlines() if line.startswith("| multitask |")]
-    assert "| 16.0 | 71.0 ± 0.2 | not comparable |" in line
+    assert "| 16.0 | 71.0 ± 0.21 | not comparable |" in line
     assert "Not comparable with the paper: the paper's multitask is that of Table 1" in page
 
 
 def test_a_row_of_a_study_with_seeds_of_its_own_has_that_studys_command() -> None:
     page = results_page([kept("ocs", seed, 0.82) for seed in (5, 6, 7)])
     (line,) = [line for line in page.splitlines() if "corestream paper table5" in line]
-    assert line.startswith("| ocs | 0.01167 ")
+    assert line.startswith("| ocs | 0.0117 ")
     assert "`corestream paper table5 --methods ocs --device cuda`" in line
 
 
@@ -65,10 +73,60 @@ def test_curves_are_drawn_and_notes_stand_below_their_headings(tmp_path: Path) -
     (tmp_path / "results" / "notes").mkdir()
     (tmp_path / "results" / "notes" / "table1.md").write_text("Why uniform is missing.\n")
     page = write_results_page(tmp_path / "results", tmp_path / "docs", seeds=2).read_text()
-    assert page.index("## Table 1") < page.index("Why uniform is missing.") < page.index("### rotated-mnist")
+    heading, table = page.index("## Table 1"), page.index("### Table 1: rotated-mnist")
+    assert heading < page.index("Why uniform is missing.") < table
     assert "![Accuracy over tasks](figures/figure4.png)" in page
     assert (tmp_path / "docs" / "figures" / "figure4.svg").exists()
     assert "figure5" not in page  # one size of the memory shows nothing of sizes
+
+
+def test_both_streams_of_a_benchmark_stand_together_below_the_note_on_it() -> None:
+    given = [{"benchmark": name, "imbalanced": rare} for rare in (False, True) for name in ("rotated-mnist", "split-cifar100")]  # fmt: skip
+    page = results_page(
+        [kept("ocs", 0, 0.6, **one) for one in given], notes={"table1-split-cifar100": "Of CIFAR.\n"}
+    )
+    places = [page.index(f"### Table 1: {key}\n") for key in
+              ("rotated-mnist", "rotated-mnist --imbalanced", "split-cifar100", "split-cifar100 --imbalanced")]  # fmt: skip
+    assert places == sorted(places)
+    assert places[2] < page.index("Of CIFAR.") < places[3]
+    assert page.count("Of CIFAR.") == 1
+
+
+def test_the_page_begins_with_a_summary_and_counts_the_verdicts() -> None:
+    page = results_page([*(kept("ocs", seed, 0.82) for seed in range(5)), kept("uniform", 0, 0.5)])
+    assert "| OCS, the paper's settings | 82.0 (82.5) |  |  |" in page
+    lines = [line for line in page.splitlines() if line.endswith("|") and "corestream" in line]
+    found = Counter(cell.strip() for line in lines for cell in line.split("|"))
+    within, miss = found["within"], found["miss"]
+    assert within > 0 < miss
+    text = f"Of the {within + miss + found['better']} numbers below that can be compared with the paper's, {within} are"
+    assert text in page.replace("\n", " ")
+    assert f"and {miss} miss." in page.replace("\n", " ")
+    assert page.index("82.0 (82.5)") < page.index("## How to read this page") < page.index("## Table 1")
+
+
+def test_notes_without_a_picture_are_told_and_figures_are_in_order(tmp_path: Path) -> None:
+    write_result(kept("ocs", 0, 0.85), tmp_path / "results")
+    notes = tmp_path / "results" / "notes"
+    notes.mkdir()
+    for name in ("figure3", "figure7", "table1"):
+        (notes / f"{name}.md").write_text("Text.\n")
+    with pytest.warns(CorestreamWarning, match=r"for the notes on figure3, figure7: the page"):
+        write_results_page(tmp_path / "results", tmp_path / "docs")
+    for name in ("figure3", "figure7"):
+        (tmp_path / "docs" / "figures" / f"{name}.png").touch()
+    page = write_results_page(tmp_path / "results", tmp_path / "docs").read_text()
+    places = [page.index(f"### Figure {number}: ") for number in (3, 4, 7)]
+    assert places == sorted(places)
+
+
+def test_the_kept_page_is_what_the_command_writes_and_its_links_lead_to_its_headings(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs" / "figures", tmp_path / "figures")
+    page = write_results_page(ROOT / "results", tmp_path).read_text()
+    assert page == (ROOT / "docs" / "RESULTS.md").read_text()
+    headings = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", page, re.M)]  # fmt: skip
+    assert len(set(headings)) == len(headings)
+    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= set(headings)
 
 
 def test_a_sample_of_the_files_is_told() -> None:

@@ -1,5 +1,6 @@
 """From a table to grids of words: one per condition, or one for all where the paper has no numbers."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +17,6 @@ HEADINGS = {
     "usage": "Gradients used, %",
 }
 NONE = "–"
-SHORT_HOURS = 0.02  # a minute or so, whose third digit says little
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,14 @@ def grids(table: Table) -> list[Grid]:
 
 
 def plus_minus(number: Measured | Number | None, metric: str) -> str:
-    """`82.1 ± 0.2`, or `82.1` where there is no deviation."""
+    """`82.1 ± 0.2`, or `82.1` where there is no deviation; the paper's numbers as it prints them."""
     if number is None:
         return NONE
-    digits = DIGITS[metric] + 2 * (metric == "hours" and number.mean < SHORT_HOURS)
+    if isinstance(number, Number) and number.printed:
+        return number.printed
+    digits = DIGITS[metric]
+    if metric == "hours" and number.mean > 0:  # short times too have three digits that count
+        digits = max(digits, 2 - math.floor(math.log10(number.mean)))
     deviation = "" if number.sd is None else f" ± {number.sd:.{digits}f}"
     return _rounded(number.mean, digits) + deviation
 

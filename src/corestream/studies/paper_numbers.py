@@ -15,12 +15,13 @@ RESERVATION = "not_comparable"  # stands among a row's metrics
 class Number:
     """A mean as the paper prints it; `sd` is None where it prints none.
 
-    `rounding` is what they may be off by, half of their last digits: "0.13 ± 0.00" may be 0.134 ± 0.004.
+    `rounding` is what they may be off by, half of their last digits: "0.13 ± 0.00" may be 0.134 ± 0.004. `printed` has these digits.
     """
 
     mean: float
     sd: float | None = None
     rounding: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
+    printed: str = field(default="", compare=False)
 
 
 @cache
@@ -64,9 +65,9 @@ def hyperparameters(benchmark: str) -> dict[str, Any]:
 
 def _number(value: Decimal | int | list[Decimal | int]) -> Number:
     if not isinstance(value, list):
-        return Number(float(value), None, (_half_digit(value), 0.0))
+        return Number(float(value), None, (_half_digit(value), 0.0), str(value))
     mean, sd = value
-    return Number(float(mean), float(sd), (_half_digit(mean), _half_digit(sd)))
+    return Number(float(mean), float(sd), (_half_digit(mean), _half_digit(sd)), f"{mean} ± {sd}")
 
 
 def _half_digit(printed: Decimal | int) -> float:

@@ -42,7 +42,7 @@ def search_sections(study: Study, table: Table) -> Iterator[str]:
         if not found:
             continue
         header = ["Method", "stream", *(f"λ = {lam:g}" for lam in next(iter(found.values())))]
-        yield f"### {benchmark}\n"
+        yield f"### {study.title.partition(',')[0]}: {benchmark}\n"
         yield markdown_line(header)
         yield markdown_line(["---"] * len(header))
         for method, values in found.items():
