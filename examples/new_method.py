@@ -13,7 +13,7 @@ class Hardest(Coreset):
 
     def choose(self, samples, k):
         with torch.no_grad():
-            losses = self.loss_fn(self.model(samples.inputs), samples.targets)
+            losses = self._losses(samples.inputs, samples.targets)
         return losses.topk(min(k, len(losses))).indices
 
 

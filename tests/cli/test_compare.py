@@ -62,6 +62,7 @@ def test_a_hyperparameter_goes_to_the_methods_that_have_it(compare, tmp_path):
         ),
         (["rotated-digits", "--methods", "mine"], "or one of your own, whose file CORESTREAM_IMPORT names"),
         (["rotated-mnits"], "did you mean 'rotated-mnist'"),
+        (["mine"], "or a benchmark of your own, whose file CORESTREAM_IMPORT names"),
         (["rotated-digits", "--seeds", "0"], "--seeds"),
         ([], "no benchmark is given"),
         (["rotated-digits", "--methods", " , "], "names nothing"),
@@ -164,7 +165,7 @@ def test_an_error_of_all_runs_is_told_once(cli, tmp_path):
     answer = cli("compare", "rotated-mnist", "--methods", "uniform,ocs", "--seeds", "2", *files)
     assert answer.status == 1
     assert answer.err.count("corestream data fetch mnist") == 1
-    assert "uniform on rotated-mnist seed 0: … and 3 more runs likewise" in answer.err
+    assert "uniform on rotated-mnist, seed 0: … and 3 more runs likewise" in answer.err
 
 
 def test_a_warning_of_a_worker_is_told_once(cli, tmp_path):
@@ -174,8 +175,13 @@ def test_a_warning_of_a_worker_is_told_once(cli, tmp_path):
     assert answer.status == 0, answer.err
     (line,) = [line for line in answer.err.splitlines() if "picked from at random" in line]
     assert line.startswith(
-        "ocs (sweeps 1, warm start 99) on rotated-digits first task seed 0: all 25 batches"
+        "ocs (sweeps 1, warm start 99) on rotated-digits --tasks 1, seed 0: all 25 batches"
     )
+
+
+def test_the_table_is_headed_by_the_stream_as_it_is_asked_for(compare, ended):
+    answer = compare("rotated-digits", "--methods", "ocs", "--seeds", "1", "--noise", "0.6", "--json")
+    assert json.loads(answer.out)["stream"] == "rotated-digits --noise 0.6 --tasks 2"
 
 
 def test_every_name_asked_for_has_its_entry(compare, ended):

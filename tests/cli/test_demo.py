@@ -18,6 +18,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
     done = corestream("demo", *LITTLE, "--out", str(folder))
     assert done.exit_code == 0, done.output
+    assert "rotated-digits --noise 0.6 --tasks 1" in " ".join((folder / "demo.md").read_text().split())
     assert all(method in done.stdout for method in ("finetune", "uniform", "ocs"))
     return folder
 

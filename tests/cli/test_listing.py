@@ -60,9 +60,9 @@ def test_a_run_is_told_from_others_by_its_stream():
     config = make_config(
         "rotated-digits", "uniform", tasks=2, noise=0.4, options={"angles": "random"}, scenario="domain"
     )
-    assert title(config) == "uniform on rotated-digits first 2 tasks angles random noise 0.4 seed 0"
+    assert title(config) == "uniform on rotated-digits --noise 0.4 --tasks 2 --angles random, seed 0"
     config = make_config("split-cifar100", "uniform", scenario="class")
-    assert title(config) == "uniform on split-cifar100 class scenario seed 0"
+    assert title(config) == "uniform on split-cifar100 --scenario class, seed 0"
 
 
 def test_a_wrong_method_is_answered_with_the_nearest(cli):
@@ -94,6 +94,37 @@ def test_a_folder_without_runs_is_told_in_a_line(cli, tmp_path):
     assert (answer.status, answer.out.replace("\n", "")) == (0, f"no run in {tmp_path} has ended or failed")
 
 
+def test_runs_that_have_only_begun_are_counted_before_they_are_listed(capsys, monkeypatch, tmp_path):
+    begun = {Path(name): make_config("rotated-digits", "ocs", seed=seed) for seed, name in enumerate("ab")}
+    monkeypatch.setattr(listing, "unfinished_runs", lambda out: begun)
+    listing.runs(tmp_path)
+    lines = " ".join(capsys.readouterr().out.split())
+    assert lines.startswith(f"no run in {tmp_path} has ended or failed; 2 have begun: a ocs on")
+
+
+@pytest.mark.parametrize("named", ["DIR", "--out"])
+def test_the_folder_of_runs_may_be_named_with_or_without_its_option(cli, tmp_path, named):
+    words = [tmp_path] if named == "DIR" else [named, tmp_path]
+    assert f"no run in {tmp_path}" in cli("list", "runs", *words).out.replace("\n", "")
+
+
+def test_the_benchmark_may_be_named_with_or_without_its_option(cli):
+    plain, option = (
+        cli("list", "settings", "ocs", *words, "--json").out
+        for words in (["rotated-mnist"], ["--benchmark", "rotated-mnist"])
+    )
+    assert plain == option != cli("list", "settings", "ocs", "--json").out
+
+
+@pytest.mark.parametrize(
+    "asked", [["settings", "ocs", "rotated-mnist", "--benchmark", "x"], ["runs", "a", "--out", "b"]]
+)
+def test_what_is_given_twice_is_refused(cli, asked):
+    answer = cli("list", *asked)
+    assert answer.status == 2
+    assert "two words for one choice" in answer.err
+
+
 def test_a_run_of_an_older_version_is_told_apart(capsys, monkeypatch, tmp_path):
     config = make_config("rotated-digits", "finetune").to_dict()
     found = [
@@ -104,7 +135,7 @@ def test_a_run_of_an_older_version_is_told_apart(capsys, monkeypatch, tmp_path):
     listing.runs(tmp_path)
     lines = " ".join(capsys.readouterr().out.split())
     assert lines == (
-        "a finetune on rotated-digits seed 0: 50.0 % (of an older version) b finetune on rotated-digits seed 0: 50.0 %"
+        "a finetune on rotated-digits, seed 0: 50.0 % (of an older version) b finetune on rotated-digits, seed 0: 50.0 %"
     )
 
 
@@ -140,9 +171,9 @@ def test_runs_of_one_name_are_told_apart_by_what_they_differ_in(capsys, monkeypa
     monkeypatch.setenv("COLUMNS", "200")
     listing.runs(tmp_path)
     assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
-        "a mine on rotated-digits seed 0 (fingerprint ab, adapt false): 50.0 %",
-        "b mine on rotated-digits seed 0 (fingerprint none, adapt true): 50.0 %",
-        "c uniform on rotated-digits seed 0 (device cpu): begun and not ended",
-        "d uniform on rotated-digits seed 0 (device cuda): begun and not ended",
-        "e uniform on rotated-digits seed 1: begun and not ended",
+        "a mine on rotated-digits, seed 0 (fingerprint ab, adapt false): 50.0 %",
+        "b mine on rotated-digits, seed 0 (fingerprint none, adapt true): 50.0 %",
+        "c uniform on rotated-digits, seed 0 (device cpu): begun and not ended",
+        "d uniform on rotated-digits, seed 0 (device cuda): begun and not ended",
+        "e uniform on rotated-digits, seed 1: begun and not ended",
     ]

@@ -130,7 +130,7 @@ def test_a_report_does_not_need_the_code_of_its_runs(cli, own, tmp_path, monkeyp
     answer = cli("report", out)
     assert answer.status == 0, answer.err
     assert "CORESTREAM_IMPORT=YOUR_FILE.py corestream run" in (out / "report.html").read_text()
-    assert "first on rotated-digits first task seed" in " ".join(
+    assert "first on rotated-digits --tasks 1, seed" in " ".join(
         cli("list", "runs", "--out", out).out.split()
     )
 

@@ -35,12 +35,12 @@ def shown(monkeypatch):
 
 
 def test_a_run_in_a_few_words():
-    assert title(CONFIG) == "ocs on rotated-digits imbalanced noise 0.6 seed 3"
+    assert title(CONFIG) == "ocs on rotated-digits --imbalanced --noise 0.6, seed 3"
 
 
 def test_runs_of_one_method_are_told_apart():
     words = title(make_config("rotated-digits", "ocs", overrides={"weights": (1, 0, 0), "warm_start": 3}))
-    assert words == "ocs (warm start 3, weights 1,0,0) on rotated-digits seed 0"
+    assert words == "ocs (warm start 3, weights 1,0,0) on rotated-digits, seed 0"
     assert title(make_config("rotated-digits", "uniform", protocol="ocs-schedule")).startswith(
         "uniform:ocs-schedule on"
     )
@@ -53,7 +53,7 @@ def test_a_step_that_is_not_captured_is_told_once_for_all_runs(monkeypatch):
         for seed in range(3):
             display.fell_back(RunConfig("rotated-digits", "ocs", seed=seed), "RuntimeError: no such kernel")
     assert written.getvalue().splitlines() == [
-        "ocs on rotated-digits seed 0: its steps are not captured, and take longer: RuntimeError: no such kernel"
+        "ocs on rotated-digits, seed 0: its steps are not captured, and take longer: RuntimeError: no such kernel"
     ]
 
 
@@ -137,11 +137,19 @@ def test_equal_errors_are_told_once_and_others_by_themselves(monkeypatch):
         for seed, error in enumerate(["no files", "no memory", "no files", "no files"]):
             display.ended(Outcome(RunConfig("rotated-digits", "ocs", seed=seed), "failed", error))
     assert written.getvalue().splitlines() == [
-        "[1/4] ocs on rotated-digits seed 0, failed: no files",
-        "[2/4] ocs on rotated-digits seed 1, failed: no memory",
-        "ocs on rotated-digits seed 0: … and 2 more runs likewise",
+        "[1/4] ocs on rotated-digits, seed 0, failed: no files",
+        "[2/4] ocs on rotated-digits, seed 1, failed: no memory",
+        "ocs on rotated-digits, seed 0: … and 2 more runs likewise",
     ]
 
 
-def test_the_first_task_alone_is_not_counted():
-    assert title(make_config("rotated-digits", "ocs", tasks=1)) == "ocs on rotated-digits first task seed 0"
+def test_runs_that_were_only_interrupted_are_not_called_failed(monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr(progress, "Console", lambda file: Console(file=written, width=160))
+    with RunDisplay(2) as display:
+        for seed in range(2):
+            display.ended(Outcome(RunConfig("rotated-digits", "ocs", seed=seed), "failed", "interrupted"))
+    assert written.getvalue().splitlines() == [
+        "[1/2] ocs on rotated-digits, seed 0, interrupted",
+        "ocs on rotated-digits, seed 0: … and 1 more run likewise",
+    ]

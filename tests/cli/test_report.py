@@ -55,3 +55,16 @@ def test_where_no_run_has_ended_those_begun_are_counted(cli, tmp_path: Path) -> 
     answer = cli("report", tmp_path)
     assert answer.status == 1
     assert "has ended, 1 begun;" in answer.err
+
+
+def test_a_page_may_be_about_several_folders(cli, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for seed, folder in enumerate(folders):
+        quick = ["--tasks", "1", "--sweeps", "1", "--threads", "1", "--device", "cpu", "--out", folder]
+        cli("run", "rotated-digits", "--method", "finetune", "--seed", seed, *quick)
+    told = json.loads(cli("report", *folders, "--json").out)
+    assert told == {"page": str(folders[0] / "report.html"), "runs": 2, "unfinished": 0}
+    html = (folders[0] / "report.html").read_text()
+    assert "<h1>Runs in one, two</h1>" in html
+    assert "2 finished runs" in html
+    assert "nothere" in cli("report", *folders, tmp_path / "nothere").err

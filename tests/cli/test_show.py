@@ -6,11 +6,12 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
+from corestream.cli.hyperparameters import with_choices
 from corestream.cli.show import show
 from corestream.errors import ConfigError, DataError
 
 app = typer.Typer()
-app.command()(show)
+app.command()(with_choices(show))
 
 
 def run(*arguments: str) -> str:
@@ -51,6 +52,29 @@ def test_options_of_the_benchmark_are_passed_on() -> None:
     card = json.loads(run("rotated-digits", "--json", "--imbalanced", "-o", "full_classes=fixed"))
     assert card["settings"]["full_classes"] == "fixed"
     assert card["train_per_class"][0]["5"] > 50
+
+
+def test_they_may_be_given_as_options_of_the_command() -> None:
+    asked = ("rotated-digits", "--json", "--imbalanced")
+    assert run(*asked, "--full-classes", "fixed") == run(*asked, "-o", "full_classes=fixed")
+    card = json.loads(run(*asked, "--full-classes", "fixed"))
+    assert card["settings"]["full_classes"] == "fixed"
+
+
+@pytest.mark.parametrize("given", [["--image-size", "8"], ["-o", "image_size=8"]])
+def test_a_choice_that_the_benchmark_does_not_have_is_told(given: list[str]) -> None:
+    with pytest.raises(ConfigError, match="rotated-digits has no option 'image_size'"):
+        run("rotated-digits", *given)
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_a_narrow_terminal_leaves_nothing_out(tmp_path: Path, monkeypatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.chdir(tmp_path)
+    text = run("rotated-digits", "--tasks", "2", "--imbalanced", "--noise", "0.6")
+    assert "…" not in text
+    assert "349" in text
+    assert ("10 classes" in text.partition("task  train")[2]) == (width < 80)
 
 
 def test_a_folder_has_a_card_too(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_every_name_of_the_paper_is_there() -> None:
     [
         ({"name": "rotated-mnits"}, "did you mean 'rotated-mnist'"),
         ({"name": "zzz"}, "known are rotated-digits"),
+        ({"name": "zzz"}, "or one of your own, once its file is imported, which CORESTREAM_IMPORT names"),
         ({"noise": 1.5}, "noise=1.5"),
         ({"noise": float("nan")}, "noise=nan"),
         ({"label_noise": -0.1}, "label_noise=-0.1"),
@@ -120,7 +121,7 @@ def test_every_name_of_the_paper_is_there() -> None:
         ({"seed": 1.5}, "seed=1.5"),
         ({"scenario": "task"}, "rotated-digits has domain"),
         ({"angles": "up"}, "expected one of steps, random"),
-        ({"turns": 3}, "no option 'turns'; its options: angles, full_classes"),
+        ({"turns": 3}, "no option 'turns'; its own are angles, full_classes"),
     ],
 )
 def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: dict, message: str) -> None:

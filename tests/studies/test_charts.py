@@ -60,9 +60,19 @@ def test_a_matrix_of_many_tasks_has_cells_without_numbers() -> None:
 
 
 def test_classes_are_in_the_order_of_their_numbers() -> None:
-    svg = ElementTree.fromstring(class_chart({"10": 0.5, "2": 0.5}, {"0": 1.0}, colour=1, label="x"))
+    svg = ElementTree.fromstring(class_chart({"10": 0.5, "2": 0.5}, {"0": 1.0}, top=1.0, colour=1, label="x"))
     assert [text.text for text in svg.findall("text")] == ["0", "2", "10"]
     assert len(svg.findall("rect")) == 6
+
+
+def test_a_share_is_as_tall_in_every_chart_of_one_scale_and_an_unknown_stream_has_no_marks() -> None:
+    charts = [
+        ElementTree.fromstring(class_chart(kept, {}, top=0.8, colour=1, label="x"))
+        for kept in ({"0": 0.8, "1": 0.2}, {"0": 0.2})
+    ]
+    heights = [[float(bar.get("height", 0)) for bar in chart.findall("rect")] for chart in charts]
+    assert heights[0] == [pytest.approx(4 * heights[0][1]), heights[1][0]]
+    assert all("mark" not in ElementTree.tostring(chart, "unicode") for chart in charts)
 
 
 def test_names_are_escaped_and_shares_are_cut_at_the_ends() -> None:

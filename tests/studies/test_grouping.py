@@ -28,6 +28,43 @@ def test_rows_conditions_and_seeds_are_in_order_whatever_order_they_come_in() ->
     assert [result.seed for result in table.cells["ocs", "rotated-mnist --noise 0.6"].results] == [0, 1]
 
 
+def test_conditions_are_in_the_order_of_the_demo() -> None:
+    streams: list[dict[str, Any]] = [
+        {"tasks": 2},
+        {"label_noise": 0.2},
+        {"noise": 0.6, "imbalanced": True},
+        {"noise": 0.6},
+        {"imbalanced": True},
+        {},
+    ]
+    conditions = table_of([run("ocs", 0, **stream) for stream in streams]).conditions
+    assert [condition.removeprefix("rotated-mnist").strip() for condition in conditions] == [
+        "",
+        "--imbalanced",
+        "--noise 0.6",
+        "--imbalanced --noise 0.6",
+        "--label-noise 0.2",
+        "--tasks 2",
+    ]
+
+
+def test_rows_are_sorted_by_method_and_by_the_values_of_their_settings() -> None:
+    own = [{"tau": 100.0}, {"tau": 2.0}, {"fill": "herding"}, {}, {"tau": 10.0}]
+    results = [run("ocs", 0, settings={"tau": 1000.0, "fill": "random"} | settings) for settings in own]
+    results += [run("mine", 0), run("uniform", 0, noise=0.6)]
+    table = table_of(results)
+    assert table.rows == (
+        "uniform",
+        "ocs",
+        "ocs (fill herding)",
+        "ocs (tau 2)",
+        "ocs (tau 10)",
+        "ocs (tau 100)",
+        "mine",
+    )
+    assert list(table.cells)[:2] == [("ocs", "rotated-mnist"), ("ocs (fill herding)", "rotated-mnist")]
+
+
 def test_the_papers_number_stands_beside_its_condition() -> None:
     table = table_of([run("ocs", 0, noise=0.6), run("ocs", 0)])
     assert table.cells["ocs", "rotated-mnist --noise 0.6"].paper["accuracy"].mean == 80.3

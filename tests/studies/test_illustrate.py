@@ -30,7 +30,7 @@ def real(make_result: Any, method: str) -> Result:
 def test_tsne_shows_what_was_kept_over_the_stream(make_result: Any) -> None:
     figure = illustrate("t-SNE", table({"ocs": [real(make_result, "ocs")]}))
     (panel,) = figure.axes
-    assert panel.get_title() == "ocs: 12 kept, 6 classes"
+    assert panel.get_title() == "rotated-digits\nocs: 12 kept, 6 classes"
     stream, kept = panel.collections
     assert len(kept.get_offsets()) == 12
     assert len(stream.get_offsets()) == 2000

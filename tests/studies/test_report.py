@@ -90,10 +90,14 @@ def test_runs_that_have_not_ended_are_named_and_cells_tell_how_many_they_have(
     make_result: Any, tmp_path: Path
 ) -> None:
     results = [make_result("finetune", 0), make_result("ocs", 0), make_result("ocs", 1)]
-    begun = [make_config("rotated-digits", "uniform", seed=2, noise=0.4, overrides={"capacity": 300})]
+    begun = [
+        make_config("rotated-digits", "uniform", seed=seed, noise=0.4, overrides={"capacity": 300})
+        for seed in (10, 2)
+    ]
     html = write_report(results, tmp_path / "r.html", unfinished=begun).read_text()
-    assert "3 finished runs, 1 begun and not ended" in html
-    assert "<li>uniform (capacity 300), rotated-digits --noise 0.4, seed 2</li>" in html
+    assert "3 finished runs, 2 begun and not ended" in html
+    seeds = re.findall(r"<li>uniform \(capacity 300\), rotated-digits --noise 0.4, seed (\d+)</li>", html)
+    assert seeds == ["2", "10"]
     assert "F 0.06 (1 run)" in html
     assert "F 0.06 (2 runs)" in html
     even = write_report(results[:2], tmp_path / "r.html").read_text()
@@ -105,7 +109,7 @@ def test_a_legend_names_the_rows_of_its_section_alone(page: Path) -> None:
     legends = re.findall(r'<ul class="legend">(.*?)</ul>', page.read_text())
     assert [re.findall(r"</span>([^<]+)</li>", legend) for legend in legends] == [
         ["uniform", "ocs"],
-        ["ocs", "finetune"],
+        ["finetune", "ocs"],
     ]
 
 
@@ -180,3 +184,34 @@ def seen_by_chromium(page: Path, tmp_path: Path, width: int) -> dict[str, int]:
     found = re.search(r"<title>(\{.*?\})</title>", done.stdout)
     assert found, done.stderr[-2000:]
     return dict(json.loads(found.group(1).replace("&quot;", '"')))
+
+
+def test_the_streams_shares_are_told_where_it_can_be_made_and_left_out_where_not(
+    make_result: Any, tmp_path: Path
+) -> None:
+    html = write_report([make_result("ocs")], tmp_path / "known.html").read_text()
+    assert html.count('class="mark') == 10
+    assert "Strokes across them: its share in the stream." in html
+    html = write_report([make_result("uniform", benchmark="mine")], tmp_path / "unknown.html").read_text()
+    assert 'class="mark' not in html
+    assert "Strokes" not in html
+    assert "Its share in the stream is not shown" in html
+
+
+def test_charts_of_classes_in_one_section_have_one_scale(make_result: Any, tmp_path: Path) -> None:
+    even, uneven = make_result("uniform"), make_result("ocs")
+    kept = {"samples": 20, "classes": {"0": 20}, "noise": None}
+    uneven = replace(uneven, accuracy={**uneven.accuracy, "memory": [kept]})
+    html = write_report([even, uneven], tmp_path / "r.html").read_text()
+    heights = [float(found) for found in re.findall(r'class="bar c\d+".*? height="([\d.]+)"', html)]
+    assert heights[0] == pytest.approx(max(heights) / 10)  # one of ten classes, beside a memory of one class
+
+
+def test_lines_of_one_colour_are_told_apart_by_their_dashes(make_result: Any, tmp_path: Path) -> None:
+    taus = [float(number) for number in range(1, 11)]
+    results = [make_result("ocs", settings={"tau": tau}) for tau in taus]
+    html = write_report(results, tmp_path / "r.html").read_text()
+    drawn = re.findall(r'class="line c(\d+)"', html)
+    assert len(set(drawn)) == 10
+    assert all(f".c{colour} {{ --k: var(--k{int(colour) % 8});" in html for colour in drawn)
+    assert ".c8 { --k: var(--k0); --dash: 7 4;" in html

@@ -12,7 +12,7 @@ import typer
 
 from corestream import __version__
 from corestream.cli import compare, data, demo, listing, paper, report, run, show
-from corestream.cli.hyperparameters import with_hyperparameters
+from corestream.cli.hyperparameters import with_choices, with_hyperparameters
 from corestream.errors import ConfigError, CorestreamError
 from corestream.plugins import import_plugins
 from corestream.studies.stopping import Interrupted
@@ -56,7 +56,7 @@ app.command("run")(with_hyperparameters(run.run))
 app.command("compare")(with_hyperparameters(compare.compare))
 app.command("paper")(paper.paper)
 app.command("report")(report.report)
-app.command("show")(show.show)
+app.command("show")(with_choices(show.show))
 app.add_typer(data.app, name="data")
 app.add_typer(listing.app, name="list")
 

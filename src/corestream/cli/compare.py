@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 
 from corestream.cli import options as opt
-from corestream.cli.progress import RunDisplay, stream_title
+from corestream.cli.progress import RunDisplay
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
 from corestream.messages import check_name, counted
 from corestream.studies.config import RunConfig, check_method, make_config
 from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
-from corestream.studies.grouping import label_of
+from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.loggers import check_loggers
 from corestream.studies.results import Result
 from corestream.studies.study import RunSet
@@ -134,7 +134,7 @@ def _tell_of_threads(results: Sequence[Result]) -> None:
 
 
 def _table(configs: dict[str, list[RunConfig]], made: Sequence[Result]) -> Table:
-    condition = stream_title(next(iter(configs.values()))[0])
+    condition = condition_of(next(iter(configs.values()))[0].to_dict())
     cells = {}
     for group in configs.values():
         digests = {config.digest() for config in group}

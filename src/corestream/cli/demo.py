@@ -1,5 +1,6 @@
 """`corestream demo`: three methods on three streams of embedded digits, a table and a page, without any download."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +11,12 @@ from corestream.cli.making import make_missing, show
 from corestream.studies.catalogue import DEMO
 from corestream.studies.drive import Options
 from corestream.studies.formats import write_table
-from corestream.studies.plan import make_plan
+from corestream.studies.grouping import condition_of
+from corestream.studies.plan import Plan, make_plan
 from corestream.studies.report import write_report
 from corestream.studies.stopping import Interrupted
 from corestream.studies.study import RunSet
+from corestream.studies.tables import Table
 
 TITLE = "Finetune, uniform and OCS on Rotated Digits"
 
@@ -33,10 +36,17 @@ def demo(
         results = make_missing(configs, out, jobs=jobs, options=Options(offline=True))
     except Interrupted as stopped:  # what there is shall still be seen
         results, interruption = RunSet(configs, out).results(), stopped
-    table = plan.table(results)
+    table = _named_as_on_the_page(plan.table(results), plan)
     page = write_report(results, out / "report.html", title=TITLE, expected=seeds)
     show(table, [*write_table(table, out), page], as_json=as_json)
     if interruption is not None:
         raise interruption
     if not table.whole:
         raise typer.Exit(1)
+
+
+def _named_as_on_the_page(table: Table, plan: Plan) -> Table:
+    """With --tasks in the streams' names, where they are cut."""
+    names = {key: condition_of(configs[0].to_dict()) for (_, key), configs in plan.configs.items()}
+    cells = {(row, names[key]): cell for (row, key), cell in table.cells.items()}
+    return replace(table, conditions=tuple(names[key] for key in table.conditions), cells=cells)

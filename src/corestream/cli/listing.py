@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -11,12 +11,14 @@ from rich.text import Text
 
 from corestream.cli import options as opt
 from corestream.cli.progress import title
-from corestream.errors import RunError
+from corestream.errors import ConfigError, RunError
+from corestream.messages import counted
 from corestream.studies.config import RunConfig, make_config
 from corestream.studies.grouping import told_apart
 from corestream.studies.results import Result
 from corestream.studies.study import read_runs, unfinished_runs
 
+Given = TypeVar("Given")
 app = typer.Typer(no_args_is_help=True, help="What there is: methods, benchmarks, studies, settings, runs.")
 
 
@@ -50,7 +52,10 @@ def studies(as_json: opt.Json = False) -> None:
 @app.command()
 def settings(
     method: Annotated[str, typer.Argument(help="A name from `corestream list methods`.")],
-    benchmark: Annotated[str, typer.Option(help="Whose values to show.")] = "rotated-digits",
+    benchmark: Annotated[
+        str | None, typer.Argument(help="Whose values to show; otherwise rotated-digits.")
+    ] = None,
+    benchmark_option: Annotated[str | None, typer.Option("--benchmark", help="The same.")] = None,
     imbalanced: Annotated[bool, typer.Option("--imbalanced")] = False,
     noise: Annotated[float, typer.Option(help="A noisy stream's, where it has its own.")] = 0.0,
     label_noise: Annotated[float, typer.Option(help="Likewise.")] = 0.0,
@@ -60,7 +65,7 @@ def settings(
 ) -> None:
     """Every hyperparameter of a method, with its value on a benchmark; each is an option of `run`."""
     config = make_config(
-        benchmark,
+        _given_once("benchmark", benchmark, benchmark_option) or "rotated-digits",
         method,
         imbalanced=imbalanced,
         noise=noise,
@@ -78,8 +83,15 @@ def settings(
 
 
 @app.command()
-def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
+def runs(
+    folder: Annotated[
+        Path | None, typer.Argument(help="The folder of the runs: what --out was; otherwise runs.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The same.")] = None,
+    as_json: opt.Json = False,
+) -> None:
     """Every run in a folder: ended, failed, or begun and not ended."""
+    out = _given_once("out", folder, out) or Path("runs")
     if not out.is_dir():
         raise RunError(f"there is no folder {out}; give the one that --out named when the runs were made")
     found, begun = read_runs(out), unfinished_runs(out)
@@ -87,7 +99,8 @@ def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
         typer.echo(json.dumps([*map(_plain, found), *(_begun(*run) for run in begun.items())]))
         return
     if not found:
-        typer.echo(f"no run in {out} has ended or failed")
+        others = f"; {counted(len(begun), 'has', 'have')} begun:" if begun else ""
+        typer.echo(f"no run in {out} has ended or failed{others}")
     configs = {str(result.folder): RunConfig.from_dict(result.config) for result in found}
     titles = _titles(configs | {str(folder): config for folder, config in begun.items()})
     words = {}
@@ -98,6 +111,13 @@ def runs(out: opt.Out = Path("runs"), as_json: opt.Json = False) -> None:
         words[str(result.folder)] = f"{titles[str(result.folder)]}: {state}{older}"
     words |= {str(folder): f"{titles[str(folder)]}: begun and not ended" for folder in begun}
     _show("run", words, as_json=False)
+
+
+def _given_once(option: str, argument: Given | None, value: Given | None) -> Given | None:
+    """What was given by itself, or by its option."""
+    if argument is not None and value is not None:
+        raise ConfigError(f"{argument} and --{option} {value} are two words for one choice; give one of them")
+    return value if argument is None else argument
 
 
 def _titles(configs: dict[str, RunConfig]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from corestream.cli.hyperparameters import table_of
 from corestream.errors import ConfigError
 from corestream.messages import check_name
 from corestream.studies.values import convert
@@ -110,6 +111,8 @@ def gather(path: Path | None, given: Mapping[str, Any], allowed: Iterable[str]) 
     read = {} if path is None else read_toml(path)
     values = {name.replace("-", "_"): value for name, value in read.items()}
     for name in values:
+        if name not in names and (table := table_of(name)) is not None:
+            raise ConfigError(f"{path} has {name!r} at its top; it belongs under [{table}]")
         check_name(f"option in {path}", name, names)
     tables = {name: convert(name, values.pop(name, {}), dict) for name in ("settings", "options")}
     values |= {name: value for name, value in given.items() if value is not None}

@@ -12,12 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
-from corestream.messages import counted, first_tasks
-from corestream.studies.commands import own_words, unusual_choices
+from corestream.messages import counted
 from corestream.studies.config import RunConfig
-from corestream.studies.design import row_name
 from corestream.studies.drive import Progress
+from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.pool import Outcome, Watcher
+
+INTERRUPTED = "interrupted"  # the error of an outcome
 
 
 class PatientStream:
@@ -104,7 +105,7 @@ class RunDisplay(Watcher):
         self._tell_all()
         found = _accuracy(outcome.accuracy)
         if not found:
-            found = f", {outcome.status}: {outcome.error}"
+            found = f", {_without_accuracy(outcome)}"
             alike = self._failed.setdefault((outcome.status, outcome.error), [])
             alike.append(outcome.config)
             if len(alike) > 1:  # told once, and at the end how often
@@ -133,21 +134,13 @@ class RunDisplay(Watcher):
 
 def title(config: RunConfig) -> str:
     """A run in a few words, which tell it from the others of its study."""
-    method = row_name(config.method, config.protocol)
-    own = ", ".join(own_words(config))
-    return f"{method}{f' ({own})' if own else ''} on {stream_title(config)} seed {config.seed}"
+    plain = config.to_dict()
+    return f"{label_of(plain)} on {condition_of(plain)}, seed {config.seed}"
 
 
-def stream_title(config: RunConfig) -> str:
-    scenario, options = unusual_choices(config.to_dict())
-    parts = [config.benchmark]
-    parts += [f"{scenario} scenario"] if scenario else []
-    parts += [first_tasks(config.tasks)] if config.tasks else []
-    parts += [f"{name.replace('_', ' ')} {value}" for name, value in options.items()]
-    parts += ["imbalanced"] if config.imbalanced else []
-    parts += [f"noise {config.noise:g}"] if config.noise else []
-    parts += [f"label noise {config.label_noise:g}"] if config.label_noise else []
-    return " ".join(parts)
+def _without_accuracy(outcome: Outcome) -> str:
+    """What became of a run that found nothing; one that was only interrupted has not failed."""
+    return INTERRUPTED if outcome.error == INTERRUPTED else f"{outcome.status}: {outcome.error}"
 
 
 def _accuracy(share: float | None) -> str:

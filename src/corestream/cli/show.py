@@ -9,20 +9,25 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from corestream.cli import options as opt
+from corestream.cli.hyperparameters import choices_of
 from corestream.errors import DataError
 from corestream.messages import counted
 from corestream.streams import benchmark
 from corestream.streams.benchmarks.options import parse_options
 from corestream.streams.card import contact_sheet
 from corestream.streams.stream import Stream
+from corestream.studies.config import canonical_benchmark, description
 
 MANY_CLASSES = 12
+UNBOUNDED = 10_000  # columns, more than any table has
 
 
 def show(
+    *,
     name: Annotated[str, typer.Argument(metavar="BENCHMARK", help="A benchmark's name, or folder:PATH.")],
     imbalanced: Annotated[bool, typer.Option("--imbalanced", help="Thin out most classes.")] = False,
     noise: Annotated[float, typer.Option(help="Share of the inputs replaced by noise.")] = 0.0,
@@ -30,11 +35,11 @@ def show(
     scenario: Annotated[str | None, typer.Option(help="task or class, where the benchmark has both.")] = None,
     tasks: opt.Tasks = None,
     seed: Annotated[int, typer.Option(help="The seed of every random choice.")] = 0,
-    classes_per_task: Annotated[int | None, typer.Option(help="Classes in each task.")] = None,
-    image_size: Annotated[int | None, typer.Option(help="Side in pixels, for folder:PATH.")] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the benchmark's own."),
+        typer.Option(
+            "--option", "-o", metavar="NAME=VALUE", help="A choice of the benchmark's, as --NAME VALUE."
+        ),
     ] = None,
     data_dir: opt.DataDir = None,
     offline: opt.Offline = False,
@@ -45,9 +50,11 @@ def show(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print an object; a picture only with --sheet.")
     ] = False,
+    extra: dict[str, str],
 ) -> None:
     """Show a benchmark's tasks, classes and counts, and write a picture of its samples."""
-    own = {"classes_per_task": classes_per_task, "image_size": image_size}
+    known = canonical_benchmark(name)
+    own = {**choices_of(known, extra), **parse_options(option or ())}
     stream = benchmark(
         name,
         seed=seed,
@@ -58,8 +65,7 @@ def show(
         tasks=tasks,
         data_dir=data_dir,
         offline=offline,
-        **{key: value for key, value in own.items() if value is not None},
-        **parse_options(option or ()),
+        **description(known).checked_options(own),
     )
     card = stream.describe()
     path = sheet
@@ -89,7 +95,7 @@ def _print_card(card: dict[str, Any], console: Console) -> None:
     console.print(f"inputs {shape}, batches of {card['batch_size']}, seed {card['seed']}")
     for key, value in card["settings"].items():
         console.print(f"{key.replace('_', ' ')}: {escape(str(value))}", highlight=False)
-    console.print(_counts_table(card))
+    console.print(_counts_table(card, console))
     if card["skipped"]:
         console.print(f"left out ({len(card['skipped'])}):")
         for name in card["skipped"]:
@@ -99,26 +105,30 @@ def _print_card(card: dict[str, Any], console: Console) -> None:
     console.print(f"contact sheet: {escape(card['sheet'])}", highlight=False, soft_wrap=True)
 
 
-def _counts_table(card: dict[str, Any]) -> Table:
-    """A row per task; training samples by class, or their range where the classes are many."""
+def _counts_table(card: dict[str, Any], console: Console) -> Table:
+    """A row per task; training samples of each class, or their range where the classes are many or the console is narrow."""
     classes = sorted({int(label) for counts in card["train_per_class"] for label in counts})
-    few = len(classes) <= MANY_CLASSES
+    if len(classes) > MANY_CLASSES:
+        return _table_of_tasks(card, [])
+    by_class = _table_of_tasks(card, classes)
+    room = console.options.update(max_width=UNBOUNDED)
+    fits = Measurement.get(console, room, by_class).maximum <= console.width
+    return by_class if fits else _table_of_tasks(card, [])
+
+
+def _table_of_tasks(card: dict[str, Any], classes: list[int]) -> Table:
+    """With a column for each of the classes, or one for their range where none is given."""
     corrupted = {"noise": card["noise_samples"], "flipped": card["flipped_labels"]}
     extra = {title: numbers for title, numbers in corrupted.items() if any(numbers)}
-    table = Table(
-        "task",
-        "train",
-        "test",
-        *extra,
-        *((escape(card["class_names"][label]) for label in classes) if few else ("per class",)),
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+    names = [escape(card["class_names"][label]) for label in classes] or ["per class"]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("task", "train", "test", *extra, *names):
+        table.add_column(heading, overflow="fold")  # nothing is left out
     for task, counts in enumerate(card["train_per_class"]):
         numbers = (card["train"][task], card["test"][task], *(column[task] for column in extra.values()))
         spread = (
             f"{counted(len(counts), 'class', 'classes')} of {min(counts.values())} to {max(counts.values())}"
         )
-        per_class = [str(counts.get(str(label), "")) for label in classes] if few else [spread]
+        per_class = [str(counts.get(str(label), "")) for label in classes] or [spread]
         table.add_row(escape(card["titles"][task]), *map(str, numbers), *per_class)
     return table

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from corestream.messages import check_name
+from corestream.plugins import VARIABLE
 from corestream.streams.batches import Batches
 from corestream.streams.benchmarks import BENCHMARKS
 from corestream.streams.benchmarks.registry import Benchmark
@@ -68,4 +69,5 @@ def benchmark(
 def _find(name: str) -> Benchmark:
     if name.startswith(PREFIX):
         return FOLDER
-    return BENCHMARKS[check_name("benchmark", name, [*BENCHMARKS, FOLDER.name])]
+    hint = f"; or one of your own, once its file is imported, which {VARIABLE} names on the command line"
+    return BENCHMARKS[check_name("benchmark", name, [*BENCHMARKS, FOLDER.name], hint=hint)]

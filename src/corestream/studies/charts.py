@@ -80,18 +80,20 @@ def matrix_chart(matrix: Sequence[Sequence[float | None]], *, colour: int, label
     return _svg(WIDTH, round(TOP + tall * tasks + 24), label, parts)
 
 
-def class_chart(kept: Mapping[str, float], stream: Mapping[str, float], *, colour: int, label: str) -> Markup:
-    """Shares of the classes: bars for the memory, a line across each for the stream."""
+def class_chart(
+    kept: Mapping[str, float], stream: Mapping[str, float], *, top: float, colour: int, label: str
+) -> Markup:
+    """Shares of the classes up to `top`: bars for the memory, a stroke across each for the stream, where that is known."""
     classes = sorted(
         {*kept, *stream}, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
     )
     height = 130
-    top = max([*kept.values(), *stream.values(), 1e-9])
     room = (WIDTH - 20) / max(1, len(classes))
     parts = []
     for place, name in enumerate(classes):
         left, wide = 10 + place * room, room * 0.8
-        for share, tag in ((kept.get(name, 0.0), "bar"), (stream.get(name, 0.0), "mark")):
+        shares = {"bar": kept.get(name, 0.0)} | ({"mark": stream.get(name, 0.0)} if stream else {})
+        for tag, share in shares.items():
             tall = (height - 30) * share / top
             bottom = height - 20 - tall
             shape = (left, bottom, wide, tall) if tag == "bar" else (left - 1, bottom - 1, wide + 2, 2)

@@ -52,7 +52,7 @@ def _choices(config: RunConfig) -> list[str]:
     scenario, options = unusual_choices(config.to_dict())
     words += _option("scenario", scenario) if scenario else []
     words += _option("record", config.record) if config.record else []
-    given = _given_settings(config)
+    given = given_settings(config)
     own = config.settings if given is None else given
     for name, value in (*options.items(), *own.items()):
         words += _option(name, value)
@@ -61,7 +61,7 @@ def _choices(config: RunConfig) -> list[str]:
 
 def own_words(config: RunConfig) -> list[str]:
     """The settings that are not the method's own, in words: `tau 10`; none where nobody here knows which are its own."""
-    given = _given_settings(config) or {}
+    given = given_settings(config) or {}
     return [in_words(name, value) for name, value in given.items()]
 
 
@@ -82,7 +82,7 @@ def unusual_choices(config: Mapping[str, Any]) -> tuple[str | None, dict[str, An
     return None if scenario == usual_scenario else scenario, unusual
 
 
-def _given_settings(config: RunConfig) -> dict[str, Any] | None:
+def given_settings(config: RunConfig) -> dict[str, Any] | None:
     """The settings that differ from the usual ones, also from those that another one brings with it: a network its width, say.
 
     None where nobody here knows the usual ones.

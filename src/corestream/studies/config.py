@@ -192,7 +192,10 @@ def canonical_benchmark(name: str) -> str:
         if not folder.is_dir():
             raise ConfigError(f"{name!r}: there is no folder {folder}")
         return FOLDER + str(folder)
-    return check_name("benchmark", name, streams.names(), hint="; or folder:PATH for pictures of your own")
+    hint = (
+        f"; or folder:PATH for pictures of your own, or a benchmark of your own, whose file {VARIABLE} names"
+    )
+    return check_name("benchmark", name, streams.names(), hint=hint)
 
 
 def override(settings: Any, values: Mapping[str, Any], owner: str) -> Any:

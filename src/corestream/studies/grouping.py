@@ -10,7 +10,7 @@ from typing import Any
 
 from corestream import learners
 from corestream.studies import paper_numbers
-from corestream.studies.commands import in_words, own_words, unusual_choices
+from corestream.studies.commands import given_settings, in_words, own_words, unusual_choices
 from corestream.studies.config import RunConfig
 from corestream.studies.design import Condition, row_name
 from corestream.studies.plan import identity
@@ -28,8 +28,9 @@ def table_of(
     expected: int | None = None,
 ) -> Table:
     """Methods down, conditions across; `expected` is the number of seeds asked for."""
-    groups = _groups(sorted(results, key=_place))
+    groups = _groups(sorted(results, key=lambda result: place_of(result.config)))
     labels = _labels(groups)
+    row_places = {labels[key]: (*_row_place(group[0].config), labels[key]) for key, group in groups.items()}
     cells = {}
     for key, group in groups.items():
         row, config = labels[key], group[0].config
@@ -40,8 +41,10 @@ def table_of(
         cells[row, condition] = make_cell(
             _one_each(group), expected=expected, paper=paper, not_comparable=reservation
         )
-    rows = tuple(dict.fromkeys(row for row, _ in cells))
+    rows = tuple(sorted(row_places, key=lambda row: row_places[row]))
     conditions = tuple(dict.fromkeys(condition for _, condition in cells))
+    places = [(row, condition) for condition in conditions for row in rows if (row, condition) in cells]
+    cells = {place: cells[place] for place in places}
     return Table("comparison", title, rows, conditions, ("accuracy", "forgetting"), cells)
 
 
@@ -65,16 +68,42 @@ def label_of(config: Mapping[str, Any]) -> str:
     return _with(row_name(str(config["method"]), str(config.get("protocol", "paper"))), _own(config))
 
 
-def _place(result: Result) -> tuple[Any, ...]:
-    """The balanced, clean and whole stream first, methods as the registry has them, the paper's settings before others that may equal
-    them, seeds in order."""
-    config, known = result.config, learners.names()
-    method = known.index(config["method"]) if config["method"] in known else len(known)
-    stream = [str(config["benchmark"]), str(config.get("scenario")), bool(config.get("imbalanced"))]
-    noise = [float(config.get("noise", 0.0)), float(config.get("label_noise", 0.0))]
-    tasks = int(config.get("tasks") or 0)
-    others = config.get("protocol", "paper") != "paper"
-    return (*stream, *noise, tasks, method, str(config["method"]), others, result.seed)
+def place_of(config: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A run's place among others: whole streams before those that are cut, of each the balanced one, the imbalanced one, noise and
+    flipped labels; then methods; then seeds."""
+    return (
+        str(config["benchmark"]),
+        str(config.get("scenario")),
+        _by_value(config.get("options", {})),
+        int(config.get("tasks") or 0),
+        float(config.get("label_noise", 0.0)),
+        float(config.get("noise", 0.0)),
+        bool(config.get("imbalanced")),
+        *_method_place(config),
+        int(config["seed"]),
+    )
+
+
+def _row_place(config: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Of each method the row with its own settings first, the others by their values."""
+    given = given_settings(RunConfig.from_dict(config))
+    return *_method_place(config), _by_value(config.get("settings", {}) if given is None else given)
+
+
+def _method_place(config: Mapping[str, Any]) -> tuple[int, str, bool, str]:
+    """Methods as `corestream list methods` has them, the paper's settings before others that may equal them."""
+    method, protocol, known = str(config["method"]), str(config.get("protocol", "paper")), learners.names()
+    return known.index(method) if method in known else len(known), method, protocol != "paper", protocol
+
+
+def _by_value(choices: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [(name, *_value_place(value)) for name, value in sorted(choices.items())]
+
+
+def _value_place(value: Any) -> tuple[Any, ...]:
+    """Numbers in the order of numbers, before anything else."""
+    is_number = isinstance(value, int | float)
+    return not is_number, value if is_number else 0, str(value)
 
 
 def _groups(results: Sequence[Result]) -> dict[bytes, list[Result]]:

@@ -52,7 +52,7 @@ def _tsne(table: Table, data_dir: Path | None, offline: bool) -> Figure:
     config = RunConfig.from_dict(next(iter(runs.values())).config)
     stream = make_stream(config, data_dir=data_dir, offline=offline)
     kept = {row: (memory["inputs"], memory["targets"]) for row, memory in memories.items()}
-    return tsne.draw(_draw_from(stream), kept, seed=config.seed)
+    return tsne.draw(_draw_from(stream), kept, name=table.conditions[0], seed=config.seed)
 
 
 def _draw_from(stream: Any) -> tuple[Tensor, Tensor]:

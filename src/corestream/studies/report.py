@@ -11,7 +11,7 @@ from corestream.messages import counted
 from corestream.studies import report_data
 from corestream.studies.config import RunConfig
 from corestream.studies.files import write_text
-from corestream.studies.grouping import table_of
+from corestream.studies.grouping import place_of, table_of
 from corestream.studies.layout import grids
 from corestream.studies.results import Result
 from corestream.studies.tables import Table
@@ -39,6 +39,7 @@ def render(table: Table, unfinished: Iterable[RunConfig] = (), *, data_dir: Path
         loader=PackageLoader("corestream.studies", "templates"), autoescape=True, undefined=StrictUndefined
     )
     environment.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text))
+    unended = sorted(unfinished, key=lambda config: place_of(config.to_dict()))
     results = [result for cell in table.cells.values() for result in cell.results]
     colours = report_data.colours_of(table)
     return environment.get_template("report.html").render(
@@ -54,7 +55,7 @@ def render(table: Table, unfinished: Iterable[RunConfig] = (), *, data_dir: Path
             for condition in table.conditions
         ],
         failures=report_data.failures(table),
-        unfinished=[report_data.name_of(config) for config in unfinished],
+        unfinished=[report_data.name_of(config) for config in unended],
         again=report_data.again(table),
         runs=sum(result.status == "done" for result in results),
         seconds=sum(result.seconds or 0.0 for result in results),

@@ -17,16 +17,17 @@ from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.layout import plus_minus
 from corestream.studies.learning_curves import average_over_tasks, first_task, lines_of, mean_matrix, spread
 from corestream.studies.report_memory import (
+    Classes,
     NoiseRow,
     Panel,
-    class_panels,
+    classes_kept,
     noise_in_stream,
     noise_rows,
     picture_panels,
 )
 from corestream.studies.tables import Cell, Table
 
-COLOURS = 8  # how many the page's style sheet has
+COLOURS = 16  # in the page's style sheet: eight, and the same with dashed lines
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Section:
     matrices: Sequence[Panel]
     noise: Sequence[NoiseRow]
     noise_in_stream: str
-    classes: Sequence[Panel]
+    classes: Classes
     pictures: Sequence[Panel]
 
 
@@ -65,7 +66,7 @@ class Again:
 
 
 def colours_of(table: Table) -> dict[str, int]:
-    """OCS has colour 0, the others follow in the order of their rows."""
+    """OCS has colour 0, the others follow in the order of their rows; from the ninth on lines are dashed and dots are rings."""
     others = iter(1 + place % (COLOURS - 1) for place in range(len(table.rows)))
     return {row: 0 if row == "ocs" else next(others) for row in table.rows}
 
@@ -83,7 +84,7 @@ def section(
         matrices=_matrices(cells, colours),
         noise=noise_rows(cells, colours),
         noise_in_stream=noise_in_stream(cells),
-        classes=class_panels(cells, colours, data_dir),
+        classes=classes_kept(cells, colours, data_dir),
         pictures=picture_panels(cells, colours),
     )
 

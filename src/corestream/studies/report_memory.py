@@ -13,12 +13,19 @@ from markupsafe import Markup
 
 from corestream.errors import CorestreamError, RunError
 from corestream.messages import counted
+from corestream.plugins import VARIABLE
 from corestream.studies.charts import bar, class_chart
 from corestream.studies.config import RunConfig
 from corestream.studies.kept import kept_pictures, picture_uri
 from corestream.studies.results import Result
 from corestream.studies.run import make_stream
 from corestream.studies.tables import Cell
+
+STROKES = "Strokes across them: its share in the stream."
+NO_STROKES = (
+    "Its share in the stream is not shown: the stream cannot be made again here. Its data must be at hand, and "
+    f"{VARIABLE} must name the file of a benchmark of your own."
+)
 
 
 @dataclass(frozen=True)
@@ -112,25 +119,32 @@ def _count_and_share(counts: Sequence[tuple[float, float]]) -> str:
     return f"{part:,.0f} of {whole:,.0f} ({100 * _share(counts):.0f} %)"
 
 
-def class_panels(cells: Mapping[str, Cell], colours: Mapping[str, int], data_dir: Path | None) -> list[Panel]:
+@dataclass(frozen=True)
+class Classes:
+    """The shares of the classes in each method's memory, all on one scale, and what the strokes across them are."""
+
+    panels: Sequence[Panel]
+    strokes: str
+
+
+def classes_kept(cells: Mapping[str, Cell], colours: Mapping[str, int], data_dir: Path | None) -> Classes:
+    results = {row: result for row, cell in cells.items() if (result := cell.first_done) is not None}
+    memories = {row: memory for row, result in results.items() if (memory := _last_memory(result))}
+    kept = {row: shares for row, memory in memories.items() if (shares := _shares(memory.get("classes", {})))}
+    if not kept:
+        return Classes([], "")
+    stream = _classes_in_stream(results[next(iter(kept))], data_dir)
+    top = max(share for shares in (stream, *kept.values()) for share in shares.values())
     panels = []
-    stream: dict[str, float] | None = None
-    for row, cell in cells.items():
-        result = cell.first_done
-        memory = _last_memory(result) if result else None
-        if result is None or memory is None or not memory.get("classes"):
-            continue
-        if stream is None:
-            stream = _classes_in_stream(result, data_dir)
-        kept = _shares(memory["classes"])
-        chart = class_chart(kept, stream, colour=colours[row], label=f"classes kept by {row}")
-        note = f"{counted(len(kept), 'class', 'classes')}, {counted(memory['samples'], 'sample')}"
+    for row, shares in kept.items():
+        chart = class_chart(shares, stream, top=top, colour=colours[row], label=f"classes kept by {row}")
+        note = f"{counted(len(shares), 'class', 'classes')}, {counted(memories[row]['samples'], 'sample')}"
         panels.append(Panel(row, colours[row], note, chart))
-    return panels
+    return Classes(panels, STROKES if stream else NO_STROKES)
 
 
 def _classes_in_stream(result: Result, data_dir: Path | None) -> dict[str, float]:
-    """Shares of the classes over all tasks; empty where the stream's files are not at hand."""
+    """Shares of the classes over all tasks; empty where the stream cannot be made again."""
     try:
         stream = make_stream(RunConfig.from_dict(result.config), data_dir=data_dir, offline=True)
         counts = sum((Counter(task) for task in stream.describe()["train_per_class"]), Counter[str]())

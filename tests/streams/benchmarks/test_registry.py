@@ -17,6 +17,20 @@ def test_numbers_of_numpy_are_taken_and_recorded_as_plain_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("noize", "did you mean 'noise'"),
+        ("shares", "did you mean 'share'"),
+        ("colour", "its own are share, count; every benchmark takes seed, "),
+        ("noise", "noise is not among the options of mine's own, share, count: every benchmark takes it"),
+    ],
+)
+def test_an_option_that_is_not_there_is_answered_with_those_that_are(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MINE.checked_options({name: 0.5})
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("share", True),

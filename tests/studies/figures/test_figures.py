@@ -22,6 +22,11 @@ def result(seed: int, method: str = "ocs", matrix: Any = None, **settings: Any) 
     return Result(config, {"matrix": matrix, "average_accuracy": 0.7 + seed / 100, "forgetting": 0.1})
 
 
+def learned(seed: int, *, capacity: int, level: int) -> Result:
+    """A run with a memory of that capacity, which finds the more the higher its level."""
+    return result(seed, matrix=[[0.5 + level / 1000]], capacity=capacity)
+
+
 def table(**rows: list[Result]) -> Table:
     cells = {(row, "rotated-digits"): make_cell(results) for row, results in rows.items()}
     return Table("t", "T", tuple(rows), ("rotated-digits",), METRICS, cells)
@@ -43,9 +48,22 @@ def test_curves_have_one_line_per_method_and_joint_training_has_none() -> None:
 
 
 def test_memory_sizes_are_on_the_axis_in_order() -> None:
-    rows = {f"ocs, J × {n}": [result(s, capacity=100 * n) for s in (0, 1)] for n in (5, 1, 2)}
+    rows = {f"ocs, J × {n}": [learned(s, capacity=100 * n, level=n) for s in (0, 1)] for n in (5, 1, 2)}
     (panel,) = memory_sizes.draw(table(**rows)).axes
     assert list(panel.get_lines()[0].get_xdata()) == [100, 200, 500]
+    assert panel.get_xlabel() == "samples in memory, J"
+
+
+def test_memory_sizes_end_where_a_larger_memory_gives_the_same_runs() -> None:
+    rows = {
+        f"J = {n}": [learned(s, capacity=n, level=min(n, 300)) for s in (0, 1)] for n in (100, 200, 300, 500)
+    }
+    (panel,) = memory_sizes.draw(table(**rows)).axes
+    assert list(panel.get_lines()[0].get_xdata()) == [100, 200, 300]
+    assert (
+        "larger ones are not filled, and give the same runs: above 300 (ocs)"
+        in panel.get_xlabel().replace("\n", " ")
+    )
 
 
 def test_memory_sizes_have_a_line_for_each_protocol_of_a_method() -> None:
@@ -79,9 +97,19 @@ def test_kept_pictures_have_a_panel_per_method_and_condition() -> None:
 
 def test_tsne_says_how_many_classes_are_kept() -> None:
     inputs, labels = torch.rand(60, 1, 4, 4), torch.arange(60) % 10
-    figure = tsne.draw((inputs, labels), {"ocs": (inputs[:8], labels[:8]), "gss": (inputs[:2], labels[:2])})
-    assert "ocs: 8 kept, 8 classes" in texts(figure)
-    assert "gss: 2 kept, 2 classes" in texts(figure)
+    kept = {"ocs": (inputs[:8], labels[:8]), "gss": (inputs[:2], labels[:2])}
+    figure = tsne.draw((inputs, labels), kept, name="rotated-digits")
+    assert "rotated-digits\nocs: 8 kept, 8 classes" in texts(figure)
+    assert "rotated-digits\ngss: 2 kept, 2 classes" in texts(figure)
+
+
+def test_tsne_names_its_classes() -> None:
+    inputs, labels = torch.rand(60, 1, 4, 4), torch.arange(60) % 42
+    figure = tsne.draw((inputs, labels), {"ocs": (inputs[:8], labels[:8])}, name="rotated-digits")
+    (legend,) = figure.legends
+    words = [text.get_text() for text in legend.get_texts()]
+    assert len(words) == 10
+    assert words[1:3] == ["class 1, 11, 21, …", "class 2, 12, 22, …"]
 
 
 def test_a_figure_is_saved_as_png_and_svg_with_its_note(tmp_path: Path) -> None:

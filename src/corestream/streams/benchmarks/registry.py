@@ -1,13 +1,16 @@
 """The description of a benchmark: its name, its function, and what may be asked of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any
 
 from corestream.errors import ConfigError
+from corestream.messages import nearest
 from corestream.streams.request import Request
 from corestream.streams.stream import Stream
+
+SHARED = tuple(part.name for part in fields(Request) if part.name not in ("name", "options"))
 
 
 class Choice:
@@ -67,9 +70,7 @@ class Benchmark:
         """The given options over the defaults; a wrong one is an error that lists the right ones."""
         unknown = sorted(set(given) - set(self.options))
         if unknown:
-            raise ConfigError(
-                f"{self.name} has no option {unknown[0]!r}; its options: {', '.join(self.options)}"
-            )
+            raise ConfigError(self._without(unknown[0]))
         checked = {
             name: option.check(name, given[name]) if name in given else option.default
             for name, option in self.options.items()
@@ -80,6 +81,15 @@ class Benchmark:
                     f"{name}={checked[name]}: only {other}={needed} takes it, and {other} is {checked[other]}"
                 )
         return checked
+
+    def _without(self, option: str) -> str:
+        own, shared = ", ".join(self.options) or "none", ", ".join(SHARED)
+        if option in SHARED:
+            return f"{option} is not among the options of {self.name}'s own, {own}: every benchmark takes it; give it by itself"
+        meant = nearest(option, [*SHARED, *self.options])
+        return (
+            f"{self.name} has no option {option!r}; {meant}its own are {own}; every benchmark takes {shared}"
+        )
 
     def idle(self, options: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         """The options that mean nothing beside the others, each with the option and the value it would need."""
