@@ -77,11 +77,11 @@ def test_the_papers_settings_are_named_where_ours_are_the_default() -> None:
 def test_settings_of_what_is_unknown_here_are_in_its_command_and_not_in_words(
     unknown: dict[str, str],
 ) -> None:
-    known = make_config("rotated-digits", "ocs", overrides={"tau": 3.0})
-    assert own_words(known) == ["tau 3"]
+    known = make_config("rotated-digits", "ocs", overrides={"tau": 7.0})
+    assert own_words(known) == ["tau 7"]
     config = replace(known, **unknown)
     assert own_words(config) == []
-    assert "--tau 3" in command_of(config)
+    assert "--tau 7" in command_of(config)
 
 
 def test_a_setting_that_another_would_bring_along_otherwise_is_in_words() -> None:
