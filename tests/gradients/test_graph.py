@@ -89,6 +89,13 @@ def test_the_deepest_nodes_are_those_with_none_behind_them():
         (lambda h: h.flatten(1) @ h.flatten(1).T, True),
         (lambda h: h @ h.transpose(1, 2), False),
         (lambda h: h.transpose(0, 1) @ h.permute(1, 2, 0), True),
+        (lambda h: h[1:], True),
+        (lambda h: h[0], True),
+        (lambda h: h.chunk(2)[0], True),
+        (lambda h: h.transpose(0, 1)[:, 1:], True),
+        (lambda h: h[:, 0], False),
+        (lambda h: h.repeat(1, 2, 1)[:, :4][:, -1], False),  # as many positions as samples
+        (lambda h: h[..., :4].chunk(2, -1)[0], False),
     ],
 )
 def test_what_may_put_samples_in_another_order_or_make_one_of_several(move, moves):

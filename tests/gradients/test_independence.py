@@ -274,13 +274,51 @@ def test_new_classes_are_a_reason_to_look_again():
     assert not stands_alone(model, among_present, x, torch.arange(12) % 2)
 
 
-def test_many_whole_numbers_are_no_classes():
-    looks = Looks()
-    due = [
-        looks.is_due(torch.arange(start, start + 100), torch.device("cpu")) for start in range(0, 3000, 100)
-    ]
-    assert sum(due[:10]) == 10
-    assert sum(due[10:]) == 1  # the sixteenth, as ever
+def test_classes_are_a_reason_to_look_as_often_as_their_number_doubles():
+    looks, cpu = Looks(), torch.device("cpu")
+    due = [looks.is_due(torch.arange(start, start + 100), cpu) for start in range(0, 10_000, 100)]
+    assert [place + 1 for place, is_due in enumerate(due) if is_due] == [1, 2, 4, 8, 16, 32, 64]
+
+
+class Merging(nn.Linear):
+    """Does more than set a flag when its mode changes, as adapters that merge their weights do."""
+
+    switched = 0
+
+    def train(self, mode=True):
+        self.switched += 1
+        return super().train(mode)
+
+
+class AlwaysDropping(nn.Dropout):
+    def train(self, mode=True):
+        return super().train(True)
+
+
+@pytest.mark.parametrize("part", [Merging(8, 8), AlwaysDropping(0.5)], ids=["merging", "always dropping"])
+def test_a_look_does_not_switch_the_models_mode(part):
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), part, nn.Linear(8, 3))
+    before = getattr(part, "switched", 0)
+    assert stands_alone(model, None, *batch())
+    assert getattr(part, "switched", 0) == before
+    assert all(module.training for module in model.modules())
+
+
+def test_a_loss_that_does_not_take_what_a_model_gives_in_eval_mode():
+    class Twofold(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5)), nn.Linear(8, 3)
+
+        def forward(self, x):
+            z = self.body(x)
+            return (self.head(z), z) if self.training else self.head(z)
+
+    def loss(outputs, targets):
+        logits, z = outputs
+        return F.cross_entropy(logits, targets, reduction="none") + z.square().mean(1)
+
+    assert stands_alone(Twofold(), loss, *batch())
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])

@@ -296,7 +296,7 @@ def test_a_sparse_embedding_is_learned_by_an_optimiser_of_sparse_gradients(ocs, 
         )
 
 
-@pytest.mark.parametrize("part", ["concluded", "coupled", "asked"])
+@pytest.mark.parametrize("part", ["concluded", "coupled", "apart", "asked", "classes"])
 def test_a_state_with_a_part_missing_is_refused(ocs, draw, part):
     learner, other = ocs(ReplayMemory(6)), ocs(ReplayMemory(6))
     learner.observe(*draw())
@@ -1478,3 +1478,11 @@ def test_a_reference_of_some_samples_is_of_all_tasks_wherever_replay_comes_from(
     reference, replayed = learner._draw()
     assert reference.tasks.bincount().tolist() == [6, 6]
     assert len(replayed.tasks.unique()) == 1
+
+
+def test_rows_that_selection_need_not_look_at_may_be_too_many(ocs, draw, filled):
+    torch.manual_seed(0)
+    learner = ocs(filled(), Reader().double(), parameters=["head"], max_bytes=2**13)
+    assert learner.observe(*draw()).loss.isfinite()
+    with pytest.raises(MemoryError, match="reader"):
+        ocs(filled(), Reader().double(), max_bytes=2**13).observe(*draw())

@@ -178,3 +178,10 @@ def test_equal_settings_under_another_name_count_under_the_papers() -> None:
         [Result(config, {"average_accuracy": 0.5, "forgetting": 0.1, "matrix": []}) for config in twice]
     )
     assert table.rows == ("ocs",)
+
+
+def test_of_a_run_that_failed_in_one_folder_and_ended_in_another_the_ended_one_counts() -> None:
+    failed, done = replace(run("ocs", 0), status="failed"), run("ocs", 0)
+    for results in ([failed, done], [done, failed]):
+        (cell,) = table_of(results).cells.values()
+        assert [result.status for result in cell.results] == ["done"]

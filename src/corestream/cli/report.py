@@ -34,6 +34,7 @@ def report(
             )
     if page is not None and page.is_dir():
         raise RunError(f"{page} is a folder; name the page in it, as {page / 'report.html'}")
+    folders = list({folder.resolve(): folder for folder in folders}.values())
     results = [result for folder in folders for result in read_runs(folder)]
     begun = [config for folder in folders for config in unfinished_runs(folder).values()]
     if not results:

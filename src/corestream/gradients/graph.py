@@ -153,12 +153,15 @@ def _takes_some(node: Any, count: int) -> bool:
     edge = node.next_functions[0]
     if edge[0] is None or _is_parameter(edge[0]):
         return False
-    shape = _shape(edge)
-    return (
-        bool(shape)
-        and _holds_samples(shape, _dim(node), count)
-        and tuple(node._input_metadata[0].shape) != tuple(shape)
-    )
+    shape, dim = _shape(edge), _dim(node)
+    if (
+        not shape
+        or tuple(node._input_metadata[0].shape) == tuple(shape)
+        or not _holds_samples(shape, dim, count)
+    ):
+        return False
+    batch_first = shape[0] % count == 0  # then as many columns as samples are no samples
+    return dim in (0, -len(shape)) or not batch_first
 
 
 def _looks_up_samples(node: Any, count: int) -> bool:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,25 +16,23 @@ from .calling import LossFn, call, check_losses, cross_entropy, leaves, map_inpu
 from .due import is_due
 from .identity import identity
 from .recorder import uncompiled
-from .restoring import in_mode, unchanged_buffers
+from .restoring import unchanged_buffers
 
 Situation = tuple[Any, ...]
 KNOWN_ANSWERS = 64  # of a model
 
-MANY_CLASSES = 1000  # whole numbers beyond them are no classes
-
 
 class Looks:
-    """When to look whether samples depend on each other: now and then (`is_due`), and when a batch brings classes that none had that was
-    looked at. A loss over the classes of its batch alone, say, couples samples only where some have other classes than the rest."""
+    """When to look whether samples depend on each other: now and then (`is_due`), and when a batch brings as many classes as all had that
+    were looked at. A loss over the classes of its batch, say, couples samples only where there are several."""
 
     def __init__(self, asked: int = 0, classes: Iterable[int] = ()) -> None:
         self.asked, self.classes = asked, set(classes)
 
     def is_due(self, targets: Any, device: torch.device) -> bool:
         """Asked once for every batch. A card is not asked for classes, for that would wait."""
-        new = _classes(targets) - self.classes if len(self.classes) < MANY_CLASSES else set()
-        due = bool(new) or is_due(self.asked, device)
+        new = _classes(targets) - self.classes
+        due = len(new) >= max(1, len(self.classes)) or is_due(self.asked, device)
         self.asked += 1
         if due:
             self.classes |= new
@@ -85,7 +83,8 @@ def look(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) ->
     """Whether samples have the same losses without the others, and do not change buffers, the model's or the loss's, by what they are.
 
     Gradients do not tell all of it: statistics of raw inputs, or what lies before the first layer that is watched, change losses alone.
-    Where the model draws random numbers, fewer samples would draw others: so all of it is looked at again in eval mode.
+    Where the model draws random numbers, fewer samples would draw others, and copies stand in for the rest. That hides a loss that depends
+    on their number alone: so all of it is looked at again as in eval mode.
     """
     if len(leaves(inputs)[0]) < 2:
         return True
@@ -122,18 +121,29 @@ def look(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) ->
         ):
             return False
     if again.draws and any(module.training for module in model.modules()):
-        with in_mode(
-            model, "eval"
-        ):  # where fewer samples need no copies: a loss may depend on their number alone
+        with _not_training(model), suppress(Exception):  # the loss may not take what the model gives then
             return look(model, loss_fn, inputs, targets)
     return True
+
+
+@contextmanager
+def _not_training(model: nn.Module) -> Iterator[None]:
+    """By the flags alone: a model's own `train` may do more, and leave a layer as it was."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _halves(every: Tensor, targets: Any) -> tuple[Tensor, ...]:
     """The largest sample, or the only one of its kind, lies in one of them. They have different classes, for a loss may go by those that
     are there."""
     if _are_classes(targets):
-        every = targets.argsort(stable=True)
+        every = targets.long().argsort(stable=True)
     return every.tensor_split([(len(every) + 1) // 2])
 
 

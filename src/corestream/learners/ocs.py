@@ -185,7 +185,13 @@ class OCS(KeepsPicks):
         x, y = join_batches(parts)
         self._coupled = not self._stand_alone(x, y)
         if not self._coupled:
-            grads = capture(self.model, self.loss_fn, x, y, self.parameters, self.max_bytes)
+            try:
+                grads = capture(self.model, self.loss_fn, x, y, self.parameters, self.max_bytes)
+            except MemoryError:  # of rows that selection need not look at
+                if self.selected is None or self.single_pass is True:
+                    raise
+                self._apart = True
+                return None
             self._coupled = grads.coupled
         if self._coupled:
             self._refuse_single_pass()

@@ -17,7 +17,7 @@ from corestream.errors import RunError
 from corestream.studies.files import canonical, parse_json, sha256, write_atomically
 
 KEPT = 2  # the newest, and the one before it
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

@@ -170,9 +170,9 @@ def _with(name: str, words: Sequence[str]) -> str:
 
 
 def _one_each(group: Sequence[Result]) -> list[Result]:
-    """One run per seed: the same run made on two devices counts once, and one of now before an older one."""
+    """One run per seed: the same run made on two devices counts once; one of now before an older one, one that is done before others."""
     found: dict[int, Result] = {}
-    for result in sorted(group, key=lambda one: one.older):
+    for result in sorted(group, key=lambda one: (one.older, one.status != "done")):
         found.setdefault(result.seed, result)
     return [found[seed] for seed in sorted(found)]
 
