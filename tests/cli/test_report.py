@@ -62,6 +62,10 @@ def test_a_page_may_be_about_several_folders(cli, tmp_path: Path) -> None:
     for seed, folder in enumerate(folders):
         quick = ["--tasks", "1", "--sweeps", "1", "--threads", "1", "--device", "cpu", "--out", folder]
         cli("run", "rotated-digits", "--method", "finetune", "--seed", seed, *quick)
+    (made,) = (path.parent for path in folders[0].glob("*/config.json"))
+    begun = folders[1] / made.name
+    begun.mkdir()
+    (begun / "config.json").write_text((made / "config.json").read_text())  # it has ended in the other one
     told = json.loads(cli("report", *folders, folders[0], "--json").out)  # one named twice is read once
     assert told == {"page": str(folders[0] / "report.html"), "runs": 2, "unfinished": 0}
     html = (folders[0] / "report.html").read_text()

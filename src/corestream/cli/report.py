@@ -36,7 +36,13 @@ def report(
         raise RunError(f"{page} is a folder; name the page in it, as {page / 'report.html'}")
     folders = list({folder.resolve(): folder for folder in folders}.values())
     results = [result for folder in folders for result in read_runs(folder)]
-    begun = [config for folder in folders for config in unfinished_runs(folder).values()]
+    ended = {result.folder.name for result in results if result.folder is not None}
+    begun = [
+        config
+        for folder in folders
+        for config in unfinished_runs(folder).values()
+        if config.digest() not in ended  # in another folder
+    ]
     if not results:
         under_way = f", {len(begun)} begun" if begun else ""
         raise RunError(
