@@ -148,7 +148,7 @@ def test_runs_that_were_only_interrupted_are_not_called_failed(monkeypatch):
     monkeypatch.setattr(progress, "Console", lambda file: Console(file=written, width=160))
     with RunDisplay(2) as display:
         for seed in range(2):
-            display.ended(Outcome(RunConfig("rotated-digits", "ocs", seed=seed), "failed", "interrupted"))
+            display.ended(Outcome(RunConfig("rotated-digits", "ocs", seed=seed), "interrupted"))
     assert written.getvalue().splitlines() == [
         "[1/2] ocs on rotated-digits, seed 0, interrupted",
         "ocs on rotated-digits, seed 0: … and 1 more run likewise",

@@ -18,8 +18,6 @@ from corestream.studies.drive import Progress
 from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.pool import Outcome, Watcher
 
-INTERRUPTED = "interrupted"  # the error of an outcome
-
 
 class PatientStream:
     """A stream whose reader may go, or whose disk may fill: what cannot be told is not told, and the runs go on."""
@@ -139,8 +137,8 @@ def title(config: RunConfig) -> str:
 
 
 def _without_accuracy(outcome: Outcome) -> str:
-    """What became of a run that found nothing; one that was only interrupted has not failed."""
-    return INTERRUPTED if outcome.error == INTERRUPTED else f"{outcome.status}: {outcome.error}"
+    """What became of a run that found nothing, and why where that is known."""
+    return f"{outcome.status}: {outcome.error}" if outcome.error else outcome.status
 
 
 def _accuracy(share: float | None) -> str:

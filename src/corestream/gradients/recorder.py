@@ -73,9 +73,8 @@ class Recorder:
         self.modes.append(module.training)
         if isinstance(module, torch.jit.ScriptModule):
             return  # what it computes is not written in its layers
-        if not OWN.isdisjoint(
-            module.__dict__
-        ):  # the user's own forward on this layer: no rule knows what it does
+        # the user's own forward on this layer: no rule knows what it does
+        if not OWN.isdisjoint(module.__dict__):
             if batch_norm.uses_batch_statistics(module):
                 self._replace_forward(module, batch_norm.OwnFrozenForward(module))  # type: ignore[arg-type]
             return

@@ -25,7 +25,7 @@ from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError
 from corestream.studies.stopping import Interrupted, StopRequest
 
-OutcomeStatus = Literal["done", "diverged", "failed", "locked"]
+OutcomeStatus = Literal["done", "diverged", "failed", "locked", "interrupted"]
 ENDING_SECONDS = 90.0  # for the last step and checkpoint of the runs at work
 TAIL_CHARACTERS = 4000
 
@@ -171,7 +171,7 @@ class _Pool:
                 refused = news["type"] == ConfigError.__name__
                 return Outcome(config, status, news["error"], refused=refused)
         if self._ending:
-            return Outcome(config, "failed", "interrupted")
+            return Outcome(config, "interrupted")
         return Outcome(config, "failed", self._record_death(worker, config))
 
     def _record_death(self, worker: "_Worker", config: RunConfig) -> str:
