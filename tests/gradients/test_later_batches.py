@@ -77,7 +77,7 @@ class Unit(nn.Module):
         self.scale, self.head = nn.Parameter(torch.ones(5)), nn.Linear(5, 3)
 
     def forward(self, x):
-        z = x * self.scale
+        z = x / self.scale
         return self.head(z / (z.square().sum(1, keepdim=True).sqrt() + 1e-6))
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from .calling import (
     trainable,
     unwrap,
 )
-from .general import Spoiled, general_rows, stand_ins
+from .general import Spoiled, carried_back, general_rows, stand_ins
 from .graph import Graph
 from .identity import identity
 from .layout import Layout
@@ -33,6 +34,9 @@ from .restoring import Held, unchanged_buffers
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
+
+# Models whose layers did not tell of every use of a parameter.
+_SEEN_IN_PART: WeakSet[nn.Module] = WeakSet()
 
 
 def per_sample_gradients(
@@ -130,16 +134,22 @@ def _pass(
 ) -> PerSampleGradients:
     """One forward, one backward; the layers' inputs and output gradients become blocks."""
     dtype = compute_dtype(wanted)
-    with torch.inference_mode(False), torch.enable_grad(), Recorder(model, wanted) as recorder:
-        outputs = call(model, map_inputs(_ordinary, inputs))
+    count = len(leaves(inputs)[0])
+    with torch.inference_mode(False), torch.enable_grad(), Recorder(model, wanted, count) as recorder:
+        with recorder.functions(all_seen=model not in _SEEN_IN_PART):
+            outputs = call(model, map_inputs(_ordinary, inputs))
         judge = cross_entropy if loss_fn is None else loss_fn
-        losses = check_losses(judge(outputs, _ordinary(targets)), len(leaves(inputs)[0]))
+        losses = check_losses(judge(outputs, _ordinary(targets)), count)
         if not losses.requires_grad:
             return PerSampleGradients(losses.detach().to(dtype), outputs, [], wanted, max_bytes)
         calls, recorder.calls = recorder.calls, []  # a checkpoint's second forward tells nothing new
         state = (identity(loss_fn), *recorder.modes)
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
-        blocks, general, coupled = _blocks(model, losses, calls, state, wanted, dtype, max_bytes)
+        blocks, general, coupled = _blocks(
+            model, losses, calls, recorder.made, state, wanted, dtype, max_bytes
+        )
+    if general:
+        _SEEN_IN_PART.add(model)
     # without their graph, which the general path has kept
     outputs = (
         outputs.detach() if isinstance(outputs, Tensor) else tree_map_only(Tensor, Tensor.detach, outputs)
@@ -154,6 +164,7 @@ def _blocks(
     model: nn.Module,
     losses: Tensor,
     calls: list[Call],
+    made: set[Any],
     state: tuple[Any, ...],
     wanted: dict[str, Tensor],
     dtype: torch.dtype,
@@ -162,7 +173,9 @@ def _blocks(
     """The gradients, the parameters for which no rule holds, and whether samples were seen to depend on each other."""
     graph = Graph(losses)
     calls = [one for one in calls if one.edge.node in graph.nodes]
-    uncovered = _uncovered(graph, calls, wanted)
+    uncovered = _uncovered(graph, calls, wanted, made) | _too_large(
+        calls, wanted, len(losses), dtype, max_bytes
+    )
     calls = _still_needed(calls, uncovered)
     key = (state, graph.kinds(), *((one.label, *pattern_of(one, len(losses))) for one in calls))
     known = known_readings(model)
@@ -189,10 +202,34 @@ def _blocks(
 
     backward.run(torch.ones_like(losses), take, keep_graph=bool(uncovered))
     _refuse_hidden(wanted, before)
-    blocks = [block for place in sorted(found) for block in found[place]]
+    blocks = [
+        block for place in sorted(found) for block in _of_parameters(calls[place], found[place], wanted)
+    ]
     if uncovered:
         blocks += general_rows(losses, {n: p for n, p in wanted.items() if n in uncovered}, dtype, max_bytes)
     return blocks, uncovered, coupled
+
+
+def _of_parameters(one: Call, blocks: list[Block], wanted: dict[str, Tensor]) -> list[Block]:
+    """The gradients with respect to the parameters themselves."""
+    if one.source is None:
+        return blocks
+    parameters = {name: wanted[name] for name in one.names.values()}
+    return [
+        rows
+        for block in blocks
+        for values in block.rows(slice(None)).values()
+        for rows in carried_back(one.source.tensor, values, parameters)
+    ]
+
+
+def _too_large(
+    calls: list[Call], wanted: dict[str, Tensor], count: int, dtype: torch.dtype, max_bytes: int
+) -> frozenset[str]:
+    """Parameters that are used through something made of them, where their rows would not fit the budget."""
+    names = frozenset(name for one in calls if one.source is not None for name in one.names.values())
+    needed = count * sum(wanted[name].numel() for name in names) * dtype.itemsize
+    return names if needed > max_bytes else frozenset()
 
 
 def _refuse_hidden(wanted: dict[str, Tensor], before: dict[str, Held]) -> None:
@@ -205,10 +242,12 @@ def _refuse_hidden(wanted: dict[str, Tensor], before: dict[str, Held]) -> None:
         )
 
 
-def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor]) -> frozenset[str]:
+def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor], made: set[Any]) -> frozenset[str]:
     """Parameters used more often than the recorded calls explain, or whose recorded input has been changed since."""
-    recorded = Counter(name for one in calls for name in one.names.values())
-    uses = dict(zip(wanted, graph.uses(wanted.values()), strict=True))
+    recorded: Counter[str] = Counter()
+    for one in calls:
+        recorded.update(one.uses)
+    uses = dict(zip(wanted, graph.uses(wanted.values(), made), strict=True))
     if graph.hides_parameters():
         raise ValueError(
             "the model checkpoints activations with use_reentrant=True, which hides the parameters inside from autograd: "
@@ -238,7 +277,7 @@ def _seen(
     inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
     return Seen(
         one.module,
-        one.names,
+        one.told,
         layout.samples(inputs, count, one.events[0]),
         one.widened(layout.samples(gradient.to(dtype), count, one.events[1])),
         max_bytes,

@@ -1,6 +1,6 @@
 """The general path: for parameters no rule covers, one backward pass a sample on the graph of the same forward."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -41,13 +41,37 @@ def general_rows(
         finite = torch.isfinite(losses)
         if bool(finite.any()) and not bool(finite.all()):
             raise Spoiled(~finite)
-    values = [
-        torch.zeros(len(losses), *parameter.shape, dtype=dtype, device=parameter.device)
-        for parameter in parameters.values()
-    ]
-    for n, loss in enumerate(losses.unbind()):
-        gradients = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True, allow_unused=True)
-        for rows, gradient in zip(values, gradients, strict=True):
+    every = list(parameters.values())
+    return written_out(
+        parameters,
+        (torch.autograd.grad(loss, every, retain_graph=True, allow_unused=True) for loss in losses.unbind()),
+        len(losses),
+        dtype,
+    )
+
+
+def carried_back(made: Tensor, rows: Tensor, parameters: Mapping[str, Tensor]) -> list[Rows]:
+    """g_n of parameters, from that of what was made of them: `rows` is [N, *made.shape]."""
+    if made.grad_fn is None:
+        return [Rows(name, rows) for name in parameters]
+    every = list(parameters.values())
+    gradients = (
+        torch.autograd.grad(made, every, row.to(made.dtype), retain_graph=True, allow_unused=True)
+        for row in rows
+    )
+    return written_out(parameters, gradients, len(rows), rows.dtype)
+
+
+def written_out(
+    parameters: Mapping[str, Tensor],
+    gradients: Iterable[Sequence[Tensor | None]],
+    count: int,
+    dtype: torch.dtype,
+) -> list[Rows]:
+    """Gradients that come sample by sample, one for each parameter, or None for zeros."""
+    values = [torch.zeros(count, *p.shape, dtype=dtype, device=p.device) for p in parameters.values()]
+    for n, of_sample in enumerate(gradients):
+        for rows, gradient in zip(values, of_sample, strict=True):
             if gradient is not None:
                 rows[n] = gradient.to_dense() if gradient.is_sparse else gradient
     return [Rows(name, rows) for name, rows in zip(parameters, values, strict=True)]

@@ -1,7 +1,7 @@
 """What the autograd graph says of a forward pass: which nodes count, and how often each parameter is used."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -72,9 +72,11 @@ class Graph:
                     consumers[child].append(node)
                     stack.append(child)
 
-    def uses(self, parameters: Iterable[Tensor]) -> list[int]:
-        """How many operations take each parameter in."""
-        return [self._uses(self._leaves.get(id(parameter))) for parameter in parameters]
+    def uses(self, parameters: Iterable[Tensor], made: Container[Any] = ()) -> list[int]:
+        """How many operations take each parameter in: those behind a node that hands it on, or of `made`, where something is made of
+        parameters alone. An operation counts once for each way to it."""
+        known: dict[Any, int] = {}
+        return [self._uses(self._leaves.get(id(parameter)), made, known) for parameter in parameters]
 
     def kinds(self) -> frozenset[tuple[str, int]]:
         """How many nodes there are of each operation: a model that computes something else has others."""
@@ -93,8 +95,18 @@ class Graph:
         next: its index may be another one, and a gate that is closed now may be open."""
         return count > 1 and any(_may_move(node, count) for node in self.nodes)
 
-    def _uses(self, node: Any) -> int:
-        return sum(self._uses(c) if c.name() in HANDED_ON else 1 for c in self._consumers.get(node, ()))
+    def _uses(self, leaf: Any, made: Container[Any], known: dict[Any, int]) -> int:
+        stack = [leaf]
+        while stack:
+            node = stack[-1]
+            consumers = self._consumers.get(node, ())
+            passing = [one for one in consumers if one in made or one.name() in HANDED_ON]
+            if missing := [one for one in passing if one not in known]:
+                stack += missing
+            else:
+                known[node] = len(consumers) - len(passing) + sum(known[one] for one in passing)
+                stack.pop()
+        return known[leaf]
 
     def deepest(self, nodes: Iterable[Any]) -> set[Any]:
         """Those of the nodes from which a backward pass reaches no other of them."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from .backward import Backward
 from .due import is_due
+from .functions import counts_positions
 from .layout import Fingerprint, Layout, Pattern, candidates, pattern, probe_weights
 from .recorder import Call
 
@@ -95,14 +96,8 @@ def _probe(backward: Backward, calls: list[Call]) -> Reading:
         sure = sure and shown and (len(fitting) < 2 or count == 1)
     # samples lie in one of the known ways, and yet the gradient of none is its own loss's alone
     coupled = any(
-        layout is None and open_ones and not _counts_positions(one.inputs)
+        layout is None and open_ones and one.source is None and not counts_positions(one.inputs)
         for one, layout, open_ones in zip(calls, layouts, options, strict=True)
     )
     faint = any(print_.is_faint() for prints in plain for print_ in prints.values())
     return Reading(tuple(layouts), coupled, sure and not faint, faint)
-
-
-def _counts_positions(inputs: Tensor) -> bool:
-    """Whether an embedding's input is 0, 1, 2, …, as that of positions is: all samples share its rows, and none is one's own."""
-    whole = not inputs.is_floating_point() and inputs.numel() > 0
-    return whole and torch.equal(inputs.flatten(), torch.arange(inputs.numel()).to(inputs))

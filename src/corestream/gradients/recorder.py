@@ -1,7 +1,7 @@
 """Watch one forward pass: every call of a layer that has a rule, with its input and its place in the autograd graph."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from .functions import Functions, Source, looks_up_positions
+from .layout import candidates, pattern
 from .rules import RULES, Rule, attention, batch_norm, rule_of
 
 OWN = frozenset({"forward", "_conv_forward"})  # what computes a layer's output
@@ -31,6 +33,19 @@ class Call:
     # where the layer used some rows of a parameter alone: how many it left out before and after them
     rows: tuple[int, int] | None = None
     statistics: batch_norm.Statistics | None = None  # of the batch, where the layer normalised by them
+    source: Source | None = None  # what is made of the parameters, where it stands in their place
+
+    @property
+    def uses(self) -> Mapping[str, int]:
+        """How many of each parameter's uses this call explains."""
+        if self.source is not None:
+            return {name: self.source.ways[name] for name in self.names.values()}
+        return dict.fromkeys(self.names.values(), 1)
+
+    @property
+    def told(self) -> Mapping[str, str]:
+        """The names that its rule gets: what is made of parameters has none of its own."""
+        return self.names if self.source is None else {"weight": ""}
 
     def without(self, names: frozenset[str]) -> "Call":
         if not names:
@@ -45,11 +60,14 @@ class Call:
 class Recorder:
     """A context in which the model's calls are recorded; afterwards the model is as it was."""
 
-    def __init__(self, model: nn.Module, wanted: dict[str, Tensor]) -> None:
+    def __init__(self, model: nn.Module, wanted: dict[str, Tensor], count: int) -> None:
         self.calls: list[Call] = []
         self.modes: list[bool] = []  # of every module, in order
-        self._model = model
+        self._model, self._count = model, count
         self._names = {id(parameter): name for name, parameter in wanted.items()}
+        self._covered: set[str] = set()  # by layers that have a rule
+        self._shares_rows = False  # whether a layer may look up the same rows for all samples
+        self._functions: Functions | None = None
         self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> "Recorder":
@@ -66,8 +84,25 @@ class Recorder:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._functions = None  # which knows of this, and of the whole graph
         while self._undo:
             self._undo.pop()()
+
+    @contextmanager
+    def functions(self, *, all_seen: bool) -> Iterator[None]:
+        """Watch torch's functions too, where the layers cannot tell all: not every parameter is a layer's, or `all_seen` is not true of
+        earlier passes."""
+        if all_seen and not self._shares_rows and self._covered.issuperset(self._names.values()):
+            yield
+            return
+        self._functions = Functions(self._names, self._count, self._record)
+        with self._functions:
+            yield
+
+    @property
+    def made(self) -> set[Any]:
+        """Nodes of the graph that are made of parameters alone."""
+        return set() if self._functions is None else {n for n, ways in self._functions.made.items() if ways}
 
     def _watch(self, label: str, module: nn.Module) -> None:
         self.modes.append(module.training)
@@ -84,9 +119,9 @@ class Recorder:
             self._replace_forward(module, frozen(module))  # type: ignore[arg-type]
         if type(module) is nn.MultiheadAttention:
             if any(id(parameter) in self._names for parameter in module.parameters()):
-                self._replace_forward(
-                    module, attention.told_forward(module, self._tell_projection(label, module))
-                )
+                told = attention.told_forward(module, self._tell_projection(label, module))
+                self._covered.update(self._names.get(id(p), "") for p in module.parameters())
+                self._replace_forward(module, lambda *args, **kwargs: self._alone(told, *args, **kwargs))
             return
         names = {
             own: self._names[id(parameter)]
@@ -96,11 +131,16 @@ class Recorder:
         if rule is None or not names:
             return
 
+        self._covered.update(names.values())
+        looks_up = type(module) is nn.Embedding
+        self._shares_rows |= looks_up
         before = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            output = before(*args, **kwargs)
+            output = self._alone(before, *args, **kwargs)
             inputs = args[0] if args else kwargs.get("input")
+            if looks_up and self._functions is not None and looks_up_positions(inputs):
+                return output  # a table that all samples share, made of parameters alone
             # functional_call, or a hook, may have put something else in a parameter's place
             own = all(self._names.get(id(module._parameters.get(n))) == name for n, name in names.items())
             if own and isinstance(output, Tensor) and output.requires_grad and isinstance(inputs, Tensor):
@@ -111,14 +151,40 @@ class Recorder:
         # not a hook: another one may replace the output, and a layer without hooks is called faster
         self._replace_forward(module, forward)
 
+    def _alone(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A layer's forward pass, the functions in which are nobody else's."""
+        if self._functions is None:
+            return forward(*args, **kwargs)
+        self._functions.paused += 1
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            self._functions.paused -= 1
+
     def _record(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
         rows: tuple[int, int] | None = None, statistics: batch_norm.Statistics | None = None,
+        source: Source | None = None,
     ) -> None:  # fmt: skip
         events = rule.events(module, inputs)
+        if self._functions is not None:
+            if not any(candidates(pattern(output.shape, events[1], self._count))):
+                return  # nowhere in it can the samples lie: if it is made of parameters alone, they come in later
+            self._functions.made[output.grad_fn] = None
         edge = get_gradient_edge(output)
         call = Call(
-            label, rule, module, names, inputs, inputs._version, edge, output.shape, events, rows, statistics
+            label,
+            rule,
+            module,
+            names,
+            inputs,
+            inputs._version,
+            edge,
+            output.shape,
+            events,
+            rows,
+            statistics,
+            source,
         )
         self.calls.append(call)
 

@@ -28,7 +28,11 @@ def told_forward(module: nn.MultiheadAttention, tell: Tell) -> Any:
     separate = _rebuilt(F._in_projection, linear=linear)
     functional = SimpleNamespace(**vars(F))
     functional.multi_head_attention_forward = _rebuilt(
-        F.multi_head_attention_forward, linear=linear, _in_projection_packed=packed, _in_projection=separate
+        F.multi_head_attention_forward,
+        linear=linear,
+        _in_projection_packed=packed,
+        _in_projection=separate,
+        has_torch_function=lambda tensors: False,  # which would go on with the ordinary one
     )
     return _rebuilt(type(module).forward, F=functional).__get__(module)
 

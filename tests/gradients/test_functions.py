@@ -1,0 +1,223 @@
+"""Parameters that a model uses by itself, as the models of other libraries do: exact, and without a backward pass a sample."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from corestream import per_sample_gradients
+
+
+class Free(nn.Module):
+    """A weight, a gain and a shift that are no layer's, used as a function says."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.first, self.head, self.use = nn.Linear(4, 6), nn.Linear(6, 3), use
+        self.weight, self.gain = nn.Parameter(torch.randn(6, 6) / 2), nn.Parameter(torch.randn(6))
+        self.shift, self.heat = nn.Parameter(torch.randn(6)), nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, x):
+        return self.head(self.use(self, self.first(x)).tanh().flatten(1, -2).mean(1))
+
+
+def all_of(m, h):
+    """So that no parameter is left unused."""
+    return (h @ m.weight * m.gain + m.shift) * m.heat
+
+
+USES = {
+    "a product from the right, as GPT-2's layers": lambda m, h: torch.addmm(
+        m.shift, h.flatten(0, 1), m.weight
+    ).view(h.shape),
+    "a transposed product": lambda m, h: h @ m.weight.T,
+    "a linear function": lambda m, h: F.linear(h, m.weight, m.shift),
+    "of a transposed weight": lambda m, h: F.linear(h, m.weight.t()),
+    "twice the same weight": lambda m, h: torch.matmul(h @ m.weight, m.weight),
+    "a gain, as a norm's by hand": lambda m, h: m.gain * (h * h.pow(2).mean(-1, keepdim=True).rsqrt()),
+    "one more than a gain": lambda m, h: h * (1.0 + m.gain.double().to(h.dtype)),
+    "a gain in three ways": lambda m, h: h * m.gain + h.relu() * (m.gain * m.gain) - (2 - m.gain) * h,
+    "a shift": lambda m, h: m.shift + h,
+    "a shift taken away": lambda m, h: h - m.shift.view(1, 1, -1),
+    "a shift in place": lambda m, h: h.clone().add_(m.shift),
+    "a number": lambda m, h: h * m.heat.exp(),
+    "a layer norm": lambda m, h: F.layer_norm(h, (6,), m.gain, m.shift),
+    "an RMS norm": lambda m, h: F.rms_norm(h, (6,), m.gain),
+    "a group norm": lambda m, h: F.group_norm(h.mT, 3, m.gain, bias=m.shift).mT,
+    "a batch norm by constants": lambda m, h: (
+        F.batch_norm(h.mT, torch.zeros(6).to(h), torch.ones(6).to(h), m.gain, m.shift).mT
+    ),
+    "a convolution": lambda m, h: F.conv1d(h.mT, m.weight.unsqueeze(-1), m.shift).mT,
+    "a weight made of others": lambda m, h: F.linear(h, F.normalize(m.weight, dim=1) * m.gain[:, None]),
+    "rows of a table": lambda m, h: h + m.weight[torch.tensor([0, 5, 2, 2, 1])],
+    "all": all_of,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("count", [4, 5, 1])  # 5 is also the number of positions
+def test_a_parameter_outside_of_layers_is_exact_without_a_pass_a_sample(check, images, use, count):
+    model = Free(USES[use])
+    grads = check(model, images(count, 5, 4))
+    if count > 1:
+        assert not grads.general
+        assert not grads.coupled
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, h: h / m.gain,
+        lambda m, h: h.clone().mul_(m.gain),
+        lambda m, h: torch.einsum("ntd,de->nte", h, m.weight),
+        lambda m, h: torch.maximum(h * m.gain, m.gain),
+        lambda m, h: h * (1 + m.gain) + (h / (1 + m.gain)),
+        lambda m, h: torch.where(h > 0, h + m.shift, m.shift),
+    ],
+)
+def test_a_use_that_is_not_known_takes_the_general_path(check, images, use):
+    assert check(Free(use), images(4, 5, 4)).general
+
+
+def test_many_ways_from_a_parameter_are_counted_at_once(check, images):
+    def use(m, h):
+        gain = m.gain
+        for _ in range(60):  # 2 ** 60 ways
+            gain = gain - 0.1 * torch.logsumexp(gain, 0) * gain.detach()
+            gain = gain + gain * 0.01
+        return h * gain
+
+    assert not check(Free(use), images(4, 5, 4)).general
+
+
+class Vision(nn.Module):
+    """A token for the class, positions, a gain on each branch, and attention that is a layer of torch."""
+
+    def __init__(self, spread=None, in_place=False):
+        super().__init__()
+        self.token, self.positions = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 6, 8))
+        self.patches, self.gain = nn.Linear(4, 8), nn.Parameter(torch.randn(8))
+        self.attention, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+        self.spread, self.in_place = spread or (lambda token, n: token.expand(n, -1, -1)), in_place
+
+    def forward(self, x):
+        h = torch.cat([self.spread(self.token, len(x)), self.patches(x)], 1)
+        if self.in_place:
+            h += self.positions
+        else:
+            h = h + self.positions
+        return self.head((h + self.attention(h, h, h, need_weights=False)[0] * self.gain)[:, 0])
+
+
+@pytest.mark.parametrize(
+    "model", [Vision(), Vision(in_place=True), Vision(lambda token, n: token.repeat(n, 1, 1))]
+)
+def test_tokens_and_positions_of_a_vision_transformer_need_no_pass_a_sample(check, images, model):
+    assert not check(model, images(4, 5, 4)).general
+
+
+class Reader(nn.Module):
+    """Words and positions, each looked up in a table."""
+
+    def __init__(self, flat):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(9, 6), nn.Embedding(16, 6)
+        self.norm, self.head, self.flat = nn.LayerNorm(6), nn.Linear(6, 3), flat
+
+    def forward(self, x):
+        places = torch.arange(x.shape[1])
+        places = self.positions(places if self.flat else places[None])
+        return self.head(self.norm(self.words(x) + places).tanh().mean(1))
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("length", [3, 4, 7, 8])  # with 4 samples, some could be taken for them
+def test_looked_up_positions_need_no_pass_a_sample(check, flat, length):
+    batch = torch.randint(9, (4, length)), torch.arange(4) % 3
+    assert not check(Reader(flat), batch).general
+
+
+class Offset(nn.Embedding):
+    """A table with a forward pass of its own."""
+
+    def forward(self, x):
+        return super().forward(x + 2)
+
+
+def test_a_table_with_a_forward_of_its_own_is_looked_up_sample_by_sample(check):
+    model = nn.Sequential(Offset(9, 4, padding_idx=3), nn.Flatten(), nn.Linear(20, 3))
+    assert not check(model, (torch.randint(7, (4, 5)), torch.arange(4) % 3)).general
+
+
+class Windowed(nn.Module):
+    """A table of what lies how far from what, added to the attention, as Swin's."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.qkv, self.head = nn.Parameter(torch.randn(9, 2)), nn.Linear(8, 24), nn.Linear(8, 3)
+        self.register_buffer("index", torch.randint(9, (5, 5)))
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(len(x), 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        table = self.table[self.index.view(-1)].view(5, 5, 2).permute(2, 0, 1).contiguous().unsqueeze(0)
+        mixed = (q @ k.mT + table).softmax(-1) @ v
+        return self.head(mixed.transpose(1, 2).flatten(2).mean(1))
+
+
+@pytest.mark.parametrize("count", [4, 5, 2])  # windows of 5, 2 heads
+def test_a_table_of_distances_needs_no_pass_a_sample(check, images, count):
+    assert not check(Windowed(), images(count, 5, 8)).general
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
+)
+def test_a_normalised_weight_needs_no_pass_a_sample(oracle, compare, images, norm):
+    model = nn.Sequential(norm(nn.Linear(4, 6)), nn.Tanh(), nn.Linear(6, 3)).double().eval()
+    batch = images(5, 4)[0].double(), torch.arange(5) % 3
+    grads = per_sample_gradients(model, None, batch)
+    compare(grads, oracle(model, batch), 1e-10)
+    assert not grads.general
+
+
+def test_a_function_of_a_layers_own_parameters_is_seen_from_the_second_batch_on(check, images):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(self.encode(F.linear(self.encode(x), self.encode.weight.T)))
+
+    model, batch = Tied(), images(4, 4)
+    first = per_sample_gradients(model, None, batch)
+    again = per_sample_gradients(model, None, batch)
+    assert first.general
+    assert not again.general
+    torch.testing.assert_close(first.gram(), again.gram())
+
+
+def test_rows_over_the_budget_are_an_error_that_names_the_parameter():
+    model = Free(lambda m, h: h * m.gain + m.shift)
+    with pytest.raises(MemoryError, match="gain, shift need 192 bytes"):
+        per_sample_gradients(
+            model,
+            None,
+            (torch.randn(4, 5, 4), torch.arange(4) % 3),
+            parameters=["gain", "shift"],
+            max_bytes=191,
+        )
+
+
+def test_checkpoints_and_autocast_do_not_matter(oracle, compare, images):
+    class Saving(Vision):
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
+
+    model, batch = Saving().double(), (images(4, 5, 4)[0].double(), torch.arange(4) % 3)
+    grads = per_sample_gradients(model, None, batch)
+    compare(grads, oracle(model, batch), 1e-10)
+    assert not grads.general
+    model, batch = model.float(), (batch[0].float(), batch[1])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        compare(per_sample_gradients(model, None, batch), oracle(model, batch), 5e-2)
