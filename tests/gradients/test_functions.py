@@ -48,6 +48,8 @@ USES = {
         F.batch_norm(h.mT, torch.zeros(6).to(h), torch.ones(6).to(h), m.gain, m.shift).mT
     ),
     "a convolution": lambda m, h: F.conv1d(h.mT, m.weight.unsqueeze(-1), m.shift).mT,
+    "a product from the left": lambda m, h: (m.weight @ h.mT).mT,
+    "a bias made of others": lambda m, h: F.linear(h, m.weight, torch.cat([m.gain[:3], m.shift[3:]])),
     "a weight made of others": lambda m, h: F.linear(h, F.normalize(m.weight, dim=1) * m.gain[:, None]),
     "rows of a table": lambda m, h: h + m.weight[torch.tensor([0, 5, 2, 2, 1])],
     "all": all_of,
@@ -167,6 +169,95 @@ class Windowed(nn.Module):
 @pytest.mark.parametrize("count", [4, 5, 2])  # windows of 5, 2 heads
 def test_a_table_of_distances_needs_no_pass_a_sample(check, images, count):
     assert not check(Windowed(), images(count, 5, 8)).general
+
+
+class Distant(nn.Module):
+    """A layer's table of what lies how far from what, as T5's."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.qk, self.head = nn.Embedding(9, 2), nn.Linear(8, 16), nn.Linear(8, 3)
+
+    def forward(self, x):
+        q, k = self.qk(x).unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
+        places = torch.arange(x.shape[1])
+        bias = self.table((places[:, None] - places).abs()).permute(2, 0, 1).unsqueeze(0)
+        mixed = (q @ k.mT + bias).softmax(-1) @ x.unflatten(-1, (2, 4)).transpose(1, 2)
+        return self.head(mixed.transpose(1, 2).flatten(2).tanh().mean(1))
+
+
+@pytest.mark.parametrize("length", [4, 5, 8])  # with 4 samples, some could be taken for them
+def test_a_layers_table_that_all_samples_share_is_no_sign_that_they_depend_on_each_other(
+    oracle, compare, images, length
+):
+    model, batch = Distant().double(), (images(4, length, 8)[0].double(), torch.arange(4) % 3)
+    for number in range(3):
+        grads = per_sample_gradients(model, None, batch)
+        compare(grads, oracle(model, batch), 1e-10)
+        assert not grads.coupled
+        assert number == 0 or not grads.general
+
+
+def test_learned_queries_are_no_sign_that_samples_depend_on_each_other(check, images):
+    class Queries(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.queries, self.key, self.value = (
+                nn.Parameter(torch.randn(8, 6)),
+                nn.Linear(6, 6),
+                nn.Linear(6, 6),
+            )
+            self.head = nn.Linear(6, 3)
+
+        def forward(self, x):
+            table = self.key(self.queries)  # eight rows, for four samples
+            return self.head((self.value(x) @ table.T).softmax(-1) @ table)
+
+    assert not check(Queries(), images(4, 6)).coupled
+
+
+def test_single_precision_inside_of_a_double_model_is_no_sign_of_anything(images):
+    class Norm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.rand(width))
+
+        def forward(self, x):
+            wide = x.float()
+            return self.weight * (wide * wide.pow(2).mean(-1, keepdim=True).rsqrt()).to(x.dtype)
+
+    model = nn.Sequential(nn.Linear(4, 8), Norm(8), nn.Linear(8, 8), Norm(8), nn.Linear(8, 3)).double()
+    grads = per_sample_gradients(model, None, (images(6, 4)[0].double(), torch.arange(6) % 3))
+    assert not grads.general
+    assert not grads.coupled
+
+
+def test_a_layer_whose_gradient_is_nothing_but_rounding_is_no_sign_of_anything(images):
+    class Deaf(nn.Module):
+        """The two sides of a softmax over one value: they have no gradient but what rounding leaves."""
+
+        def __init__(self):
+            super().__init__()
+            self.body, self.side, self.head = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            h = self.body(x)
+            side = self.side(h)
+            return self.head(h + 1e-12 * (side - side.mean(0)))
+
+    grads = per_sample_gradients(Deaf(), None, images(6, 4))
+    assert not grads.general
+    assert not grads.coupled
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated")
+@pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm])
+def test_a_weight_that_a_hook_makes_needs_no_pass_a_sample(oracle, compare, images, norm):
+    model = nn.Sequential(norm(nn.Linear(4, 6)), nn.Tanh(), nn.Linear(6, 3)).double().eval()
+    batch = images(5, 4)[0].double(), torch.arange(5) % 3
+    grads = per_sample_gradients(model, None, batch)
+    compare(grads, oracle(model, batch), 1e-10)
+    assert not grads.general
 
 
 @pytest.mark.parametrize(

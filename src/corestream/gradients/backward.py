@@ -19,7 +19,7 @@ class Backward:
     """
 
     def __init__(self, graph: Graph, losses: Tensor, edges: Sequence[GradientEdge]) -> None:
-        self.losses = losses
+        self.graph, self.losses = graph, losses
         deepest = graph.deepest(edge.node for edge in edges)
         self._ends: dict[tuple[int, int], tuple[GradientEdge, list[int]]] = {}
         self._above: dict[object, list[tuple[int, int]]] = defaultdict(list)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +35,8 @@ from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
 
-# Models whose layers did not tell of every use of a parameter.
-_SEEN_IN_PART: WeakSet[nn.Module] = WeakSet()
+# Of models: the parameters that no rule has covered in some pass.
+_APART: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
 
 def per_sample_gradients(
@@ -135,8 +135,12 @@ def _pass(
     """One forward, one backward; the layers' inputs and output gradients become blocks."""
     dtype = compute_dtype(wanted)
     count = len(leaves(inputs)[0])
-    with torch.inference_mode(False), torch.enable_grad(), Recorder(model, wanted, count) as recorder:
-        with recorder.functions(all_seen=model not in _SEEN_IN_PART):
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        Recorder(model, wanted, count, _APART.get(model)) as recorder,
+    ):
+        with recorder.functions():
             outputs = call(model, map_inputs(_ordinary, inputs))
         judge = cross_entropy if loss_fn is None else loss_fn
         losses = check_losses(judge(outputs, _ordinary(targets)), count)
@@ -149,7 +153,7 @@ def _pass(
             model, losses, calls, recorder.made, state, wanted, dtype, max_bytes
         )
     if general:
-        _SEEN_IN_PART.add(model)
+        _APART.setdefault(model, set()).update(general)
     # without their graph, which the general path has kept
     outputs = (
         outputs.detach() if isinstance(outputs, Tensor) else tree_map_only(Tensor, Tensor.detach, outputs)

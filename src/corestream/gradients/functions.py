@@ -7,7 +7,7 @@ with respect to that is carried back to the parameters, sample by sample, throug
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -35,6 +35,7 @@ class Source(NamedTuple):
 
     tensor: Tensor
     ways: Mapping[str, int]
+    place: str = "weight"
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,19 @@ def _transposed(seen: Seen) -> list[Block]:
     return blocks
 
 
+def _from_the_left(seen: Seen) -> list[Block]:
+    """y = weight @ x, for columns of x."""
+    return LINEAR.blocks(replace(seen, inputs=_as_rows(seen.inputs), gradient=_as_rows(seen.gradient)))
+
+
+def _as_rows(columns: Tensor) -> Tensor:
+    return columns.mT.flatten(1, 2)
+
+
 NO_LAYER = nn.Identity()  # for rules that do not look at it
 LINEAR, TRANSPOSED = RULES[nn.Linear], Rule(_transposed, RULES[nn.Linear].events)
+FROM_THE_LEFT = Rule(_from_the_left, events=lambda module, x: (2, 2))
+TURNED = {id(LINEAR): TRANSPOSED, id(TRANSPOSED): LINEAR}  # what a rule becomes with a transposed weight
 
 
 class Functions(TorchFunctionMode):
@@ -97,7 +109,7 @@ class Functions(TorchFunctionMode):
         return output
 
     def _see_layer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        if not any(self._made_of(value) for value in (*args, *kwargs.values())):
+        if not any(self.made_of(value) for value in (*args, *kwargs.values())):
             return
         try:
             layer = LAYERS[name](*args, **kwargs)
@@ -107,12 +119,11 @@ class Functions(TorchFunctionMode):
             return
         rule, weight = layer.rule, layer.weight
         if weight is not None and (turned := self._turned(weight)) is not None:
-            rule, weight = LINEAR if rule is TRANSPOSED else TRANSPOSED, turned
-        names = {
-            own: self._names[id(tensor)]
-            for own, tensor in (("weight", weight), ("bias", layer.bias))
-            if tensor is not None and id(tensor) in self._names
-        }
+            if id(rule) not in TURNED:
+                return
+            rule, weight = TURNED[id(rule)], turned
+        places = {"weight": weight, "bias": layer.bias}
+        names = {place: self._names[id(held)] for place, held in places.items() if id(held) in self._names}
         tell = partial(
             self._tell,
             rule=rule,
@@ -123,8 +134,10 @@ class Functions(TorchFunctionMode):
         )
         if names:
             tell(f"{name} {sorted(names.values())}", names=names)
-        if weight is not None and "weight" not in names and (ways := self._made_of(weight)):
-            tell(f"{name} of {sorted(ways)}", names={way: way for way in ways}, source=Source(weight, ways))
+        for place, held in places.items():
+            if held is not None and place not in names and (ways := self.made_of(held)):
+                source = Source(held, ways, place)
+                tell(f"{name} of {sorted(ways)}", names={way: way for way in ways}, source=source)
 
     def _turned(self, tensor: Tensor) -> Tensor | None:
         """The parameter that `tensor` is the transpose of."""
@@ -135,10 +148,10 @@ class Functions(TorchFunctionMode):
         return whole if is_turned and tensor.stride() != whole.stride() else None
 
     def _see_sum_or_product(self, name: str, one: Any, other: Any, output: Tensor) -> None:
-        place = 0 if self._made_of(one) else 1
+        place = 0 if self.made_of(one) else 1
         source, partner = (one, other) if place == 0 else (other, one)
-        ways = self._made_of(source)
-        if not ways or self._made_of(partner):  # no parameters, or nothing but parameters
+        ways = self.made_of(source)
+        if not ways or self.made_of(partner):  # no parameters, or nothing but parameters
             return
         if not _needs_gradient(partner) and not self._reaches_samples(source, output):
             return  # with numbers, or a table that all samples share: still made of parameters alone
@@ -150,7 +163,7 @@ class Functions(TorchFunctionMode):
 
     def _see_spread(self, source: Any, output: Tensor) -> None:
         """A parameter repeated for each sample, as the token that stands for the class is."""
-        ways = self._made_of(source)
+        ways = self.made_of(source)
         if ways and self._reaches_samples(source, output):
             self._tell_use("expand", Source(source, ways), torch.ones((), device=output.device), output)
 
@@ -173,7 +186,7 @@ class Functions(TorchFunctionMode):
         leading = output.shape[: output.dim() - len(_own_shape(source))]
         return self._count > 1 and self._count in leading[:2]
 
-    def _made_of(self, value: Any) -> Counter[str] | None:
+    def made_of(self, value: Any) -> Counter[str] | None:
         """On how many ways a tensor comes from each wanted parameter; None where it is not made of parameters alone."""
         if not _needs_gradient(value):
             return None
@@ -254,7 +267,9 @@ def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Layer:
 
 
 def _matmul(input: Tensor, other: Tensor) -> Layer | None:
-    return Layer(TRANSPOSED, NO_LAYER, input, other) if input.dim() >= 2 and other.dim() == 2 else None
+    if input.dim() >= 2 and other.dim() == 2:
+        return Layer(TRANSPOSED, NO_LAYER, input, other)
+    return Layer(FROM_THE_LEFT, NO_LAYER, other, input) if input.dim() == 2 and other.dim() >= 3 else None
 
 
 def _layer_norm(

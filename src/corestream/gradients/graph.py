@@ -82,6 +82,16 @@ class Graph:
         """How many nodes there are of each operation: a model that computes something else has others."""
         return frozenset(Counter(node.name() for node in self.nodes).items())
 
+    def dtypes(self) -> set[torch.dtype]:
+        """In which the gradients are that it hands on."""
+        return {
+            one.dtype
+            for node in self.nodes
+            if not isinstance(node, AccumulateGrad)
+            for one in node._input_metadata
+            if one.dtype.is_floating_point
+        }
+
     def hides_parameters(self) -> bool:
         """Whether a reentrant checkpoint is part of it, whose own graph is made only in the backward pass."""
         return any(node.name() == "CheckpointFunctionBackward" for node in self.nodes)

@@ -82,29 +82,36 @@ class Fingerprint:
             wide = rows[part].double()
             squares.append(wide.square().sum(1))
             signed.append(wide @ signs)
-        tolerance = _tolerance(rows)
-        return cls(torch.cat(squares), torch.cat(signed), tolerance, torch.finfo(rows.dtype).tiny / tolerance)
+        tol = tolerance(rows.dtype, rows.device)
+        return cls(torch.cat(squares), torch.cat(signed), tol, torch.finfo(rows.dtype).tiny / tol)
 
     def any(self) -> bool:
         return bool((self.squares > 0).any())
 
-    def is_faint(self) -> bool:
-        """Whether there is a gradient, and none that can be relied upon: a batch that is learned very well has such."""
-        return 0 < float(self.squares.nan_to_num(torch.inf).max()) < self.least**2
+    def length(self) -> float:
+        """Of the longest gradient."""
+        return float(self.squares.nan_to_num(0, 0, 0).max().sqrt())
 
-    def fits(self, weighted: "Fingerprint", weights: Tensor, tol: float) -> bool:
-        """Whether the other is this with each sample times its weight."""
+    def is_faint(self, least: float = 0.0) -> bool:
+        """Whether there is a gradient, and none that can be relied upon: a batch that is learned very well has such."""
+        longest = float(self.squares.nan_to_num(torch.inf).max())
+        return 0 < longest < max(self.least, least) ** 2
+
+    def fits(self, weighted: "Fingerprint", weights: Tensor, tol: float, least: float = 0.0) -> bool:
+        """Whether the other is this with each sample times its weight; differences below `least` are none."""
         scale = weights.double()
         good = torch.isfinite(self.squares) & torch.isfinite(weighted.squares)
         lengths = torch.where(good, self.squares, 0).sqrt() * scale
         stretch = lengths - torch.where(good, weighted.squares, 0).sqrt()
         turn = torch.where(good, self.signed * scale - weighted.signed, 0)
-        return bool(torch.maximum(stretch.abs().max(), turn.abs().max()) <= tol * lengths.max())
+        return bool(
+            torch.maximum(stretch.abs().max(), turn.abs().max()) <= (tol * lengths.max()).clamp_min(least)
+        )
 
 
-def _tolerance(gradient: Tensor) -> float:
-    if gradient.dtype in (torch.bfloat16, torch.float16):
+def tolerance(dtype: torch.dtype, device: torch.device) -> float:
+    if dtype in (torch.bfloat16, torch.float16):
         return 3e-2
-    if gradient.dtype == torch.float64:
+    if dtype == torch.float64:
         return 1e-11
-    return 5e-3 if gradient.is_cuda else 2e-5  # TF32
+    return 5e-3 if device.type == "cuda" else 2e-5  # TF32

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from .backward import Backward
 from .due import is_due
-from .functions import counts_positions
-from .layout import Fingerprint, Layout, Pattern, candidates, pattern, probe_weights
+from .layout import Fingerprint, Layout, Pattern, candidates, pattern, probe_weights, tolerance
 from .recorder import Call
 
 # Of a model, one for each loss and shapes seen; bounded, for a program may make a new loss at every step.
@@ -86,18 +85,22 @@ def _probe(backward: Backward, calls: list[Call]) -> Reading:
 
     backward.run(torch.ones_like(weights), print_into(plain), keep_graph=True)
     backward.run(weights, print_into(weighted), keep_graph=True)
-    tol = max((print_.tolerance for prints in plain for print_ in prints.values()), default=0.0)
+    every = [print_ for prints in plain for print_ in prints.values()]
+    tol = max((print_.tolerance for print_ in every), default=0.0)
+    tol = max(tol, *(tolerance(dtype, backward.losses.device) for dtype in backward.graph.dtypes()))
+    # what is so much shorter than the longest gradient is nothing but rounding
+    least = torch.finfo(backward.losses.dtype).eps * max((print_.length() for print_ in every), default=0.0)
     layouts: list[Layout | None] = []
     sure = True
     for before, after, open_ones in zip(plain, weighted, options, strict=True):
-        fitting = [o for o in open_ones if o not in before or before[o].fits(after[o], weights, tol)]
+        fitting = [o for o in open_ones if o not in before or before[o].fits(after[o], weights, tol, least)]
         layouts.append(fitting[0] if fitting else None)
         shown = all(print_.any() for print_ in before.values()) and len(before) == len(open_ones)
         sure = sure and shown and (len(fitting) < 2 or count == 1)
     # samples lie in one of the known ways, and yet the gradient of none is its own loss's alone
     coupled = any(
-        layout is None and open_ones and one.source is None and not counts_positions(one.inputs)
+        layout is None and open_ones and one.has_samples
         for one, layout, open_ones in zip(calls, layouts, options, strict=True)
     )
-    faint = any(print_.is_faint() for prints in plain for print_ in prints.values())
+    faint = any(print_.is_faint(least) for print_ in every)
     return Reading(tuple(layouts), coupled, sure and not faint, faint)

@@ -1,6 +1,6 @@
 """Watch one forward pass: every call of a layer that has a rule, with its input and its place in the autograd graph."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +34,7 @@ class Call:
     rows: tuple[int, int] | None = None
     statistics: batch_norm.Statistics | None = None  # of the batch, where the layer normalised by them
     source: Source | None = None  # what is made of the parameters, where it stands in their place
+    has_samples: bool = True  # whether samples are known to have a part in its input
 
     @property
     def uses(self) -> Mapping[str, int]:
@@ -45,7 +46,7 @@ class Call:
     @property
     def told(self) -> Mapping[str, str]:
         """The names that its rule gets: what is made of parameters has none of its own."""
-        return self.names if self.source is None else {"weight": ""}
+        return self.names if self.source is None else {self.source.place: ""}
 
     def without(self, names: frozenset[str]) -> "Call":
         if not names:
@@ -60,13 +61,16 @@ class Call:
 class Recorder:
     """A context in which the model's calls are recorded; afterwards the model is as it was."""
 
-    def __init__(self, model: nn.Module, wanted: dict[str, Tensor], count: int) -> None:
+    def __init__(
+        self, model: nn.Module, wanted: dict[str, Tensor], count: int, apart: Container[str] | None = None
+    ) -> None:
+        """`apart` are parameters that no rule has covered in an earlier pass; None where there was none."""
         self.calls: list[Call] = []
         self.modes: list[bool] = []  # of every module, in order
-        self._model, self._count = model, count
+        self._model, self._count, self._apart = model, count, apart
         self._names = {id(parameter): name for name, parameter in wanted.items()}
         self._covered: set[str] = set()  # by layers that have a rule
-        self._shares_rows = False  # whether a layer may look up the same rows for all samples
+        self._looks_up = False  # whether a layer may look up the same rows for all samples
         self._functions: Functions | None = None
         self._undo: list[Callable[[], None]] = []
 
@@ -89,10 +93,10 @@ class Recorder:
             self._undo.pop()()
 
     @contextmanager
-    def functions(self, *, all_seen: bool) -> Iterator[None]:
-        """Watch torch's functions too, where the layers cannot tell all: not every parameter is a layer's, or `all_seen` is not true of
-        earlier passes."""
-        if all_seen and not self._shares_rows and self._covered.issuperset(self._names.values()):
+    def functions(self) -> Iterator[None]:
+        """Watch torch's functions too, where layers may not tell all."""
+        covered = self._covered.issuperset(self._names.values())
+        if covered and not self._looks_up and self._apart is None:
             yield
             return
         self._functions = Functions(self._names, self._count, self._record)
@@ -128,18 +132,23 @@ class Recorder:
             for own in ("weight", "bias")  # what rules know; weight_norm and the like add others
             if (parameter := module._parameters.get(own)) is not None and id(parameter) in self._names
         }
-        if rule is None or not names:
+        others = any(
+            id(parameter) in self._names for own, parameter in module._parameters.items() if own not in names
+        )
+        if rule is None or not names or others:  # such as what a hook makes the weight of
             return
 
         self._covered.update(names.values())
         looks_up = type(module) is nn.Embedding
-        self._shares_rows |= looks_up
+        self._looks_up |= looks_up
+        # what it looks up did not lie by samples before
+        shared = looks_up and self._apart is not None and names["weight"] in self._apart
         before = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             output = self._alone(before, *args, **kwargs)
             inputs = args[0] if args else kwargs.get("input")
-            if looks_up and self._functions is not None and looks_up_positions(inputs):
+            if looks_up and self._functions is not None and (shared or looks_up_positions(inputs)):
                 return output  # a table that all samples share, made of parameters alone
             # functional_call, or a hook, may have put something else in a parameter's place
             own = all(self._names.get(id(module._parameters.get(n))) == name for n, name in names.items())
@@ -171,6 +180,8 @@ class Recorder:
             if not any(candidates(pattern(output.shape, events[1], self._count))):
                 return  # nowhere in it can the samples lie: if it is made of parameters alone, they come in later
             self._functions.made[output.grad_fn] = None
+        # indices may be the same for all samples, as those of positions are
+        has_samples = inputs.is_floating_point() and source is None and not self._is_made(inputs)
         edge = get_gradient_edge(output)
         call = Call(
             label,
@@ -185,8 +196,13 @@ class Recorder:
             rows,
             statistics,
             source,
+            has_samples,
         )
         self.calls.append(call)
+
+    def _is_made(self, inputs: Tensor) -> bool:
+        """Whether it is made of parameters alone, as learned queries are."""
+        return self._functions is not None and bool(self._functions.made_of(inputs))
 
     def _replace_forward(self, module: nn.Module, forward: Any) -> None:
         before = module.__dict__.get("forward")

@@ -292,7 +292,8 @@ class OCS(KeepsPicks):
         self._warn_where_all_was_random()
         super()._finish_task(data)
         self._steps.zero_()
-        self._looks = Looks()  # the next step has other samples in the memory, and on a card it may wait
+        # the next step has other samples in the memory, and on a card it may wait
+        self._looks, self._coupled = Looks(), False
 
     def _warn_where_all_was_random(self) -> None:
         steps, warm = int(self._steps), int(self._warm)
