@@ -100,6 +100,35 @@ def test_an_embedding_tied_to_the_output_layer_is_exact(check, max_bytes):
     check(Tied(), (tokens, torch.arange(4)), max_bytes=max_bytes)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("max_bytes", [2**28, 1])
+def test_a_large_table_that_several_layers_share_is_not_written_out_sample_by_sample(
+    check, monkeypatch, max_bytes, tied
+):
+    class Translator(nn.Module):
+        """Two embeddings and, where they are tied, the output layer have one weight."""
+
+        def __init__(self):
+            super().__init__()
+            self.source, self.target, self.mix = nn.Embedding(700, 5), nn.Embedding(700, 5), nn.Linear(5, 5)
+            self.head = nn.Linear(5, 700, bias=True)
+            self.target.weight = self.source.weight
+            if tied:
+                self.head.weight = self.source.weight
+
+        def forward(self, tokens, before):
+            mixed = self.mix(self.source(tokens).mean(1, keepdim=True) + self.target(before))
+            return self.head(torch.tanh(mixed)).mean(1)
+
+    model = Translator()
+    batch = (torch.randint(0, 700, (4, 6)), torch.randint(0, 700, (4, 3))), torch.arange(4)
+    check(model, batch, max_bytes=max_bytes)
+    monkeypatch.setattr("corestream.gradients.blocks.Lookup.rows", None)
+    grads = per_sample_gradients(model, None, batch, max_bytes=max_bytes)
+    grads.norms()
+    assert grads[:2].gram(grads).shape == (2, 4)
+
+
 @pytest.mark.parametrize("shape", [(5,), (3, 5)], ids=str)
 def test_a_layer_called_twice_sums_both_calls(check, images, shape):
     class Twice(nn.Module):

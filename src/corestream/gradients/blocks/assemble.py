@@ -1,11 +1,13 @@
 """Put the blocks of one pass together: one block a parameter, or one for a weight and its bias."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 
 from .block import Block
+from .lookup import Lookup
 from .mixed import Mixed
 from .outer import Outer
 from .rows import Rows
@@ -46,17 +48,23 @@ def _singles(block: Block) -> Iterable[Block]:
 
 
 def _sum(parts: list[Block], max_bytes: int) -> Block:
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if all(isinstance(part, Rows) for part in parts):
-        assert isinstance(first, Rows)
-        return first.with_(torch.stack([part.flat for part in parts if isinstance(part, Rows)]).sum(0))
-    outers = [part for part in parts if isinstance(part, Outer)]
-    if len(outers) == len(parts) and len({(o.left.groups, o.left.width) for o in outers}) == 1:
-        return outers[0].joined(*outers[1:])
-    (name,) = first.shapes
-    return Mixed(name, parts, max_bytes)
+    """Those of one kind become one; of several kinds, their rows would have to be added."""
+    kinds: dict[Hashable, list[Any]] = defaultdict(list)
+    for part in parts:
+        kinds[(part.left.groups, part.left.width) if isinstance(part, Outer) else type(part)].append(part)
+    joined: list[Block] = [same[0] if len(same) == 1 else _join(same) for same in kinds.values()]
+    if len(joined) == 1:
+        return joined[0]
+    (name,) = joined[0].shapes
+    return Mixed(name, joined, max_bytes)
+
+
+def _join(same: list[Any]) -> Block:
+    """Several calls of one layer, or of layers that share their weight."""
+    first: Outer | Lookup | Rows = same[0]
+    if isinstance(first, Rows):
+        return first.with_(torch.stack([part.flat for part in same]).sum(0))
+    return first.joined(*same[1:])
 
 
 def pairs(mine: Sequence[Block], theirs: Sequence[Block], max_bytes: int) -> Iterator[tuple[Block, Block]]:

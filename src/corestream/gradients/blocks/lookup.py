@@ -77,6 +77,13 @@ class Lookup(Block):
         values = left.new_zeros(len(left), *self.shapes[self.name])
         return {self.name: values.scatter_add_(1, entry[..., None].expand_as(left), left)}
 
+    def joined(self, *others: "Lookup") -> "Lookup":
+        """The same table looked up several times."""
+        index, left = (
+            torch.cat([getattr(call, part) for call in (self, *others)], 1) for part in ("index", "left")
+        )
+        return Lookup(self.name, self.entries, index, left, self.max_bytes)
+
     def select(self, index: Index) -> "Lookup":
         return Lookup(
             self.name, self.entries, taken(self.index, index), taken(self.left, index), self.max_bytes

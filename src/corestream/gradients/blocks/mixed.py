@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from .block import Block, Index, slices
+from .lookup import Lookup
+from .outer import Outer
 
 
 class Mixed(Block):
@@ -27,10 +29,20 @@ class Mixed(Block):
         return list(slices(len(self), 4 * sample.numel() * sample.element_size(), self.max_bytes))
 
     def square_norms(self) -> Tensor:
+        if (tied := _tied(self)) is not None:
+            linear, lookup = tied
+            return linear.square_norms() + lookup.square_norms() + 2 * _crossed_norms(linear, lookup)
         return torch.cat([self._flat(part).square().sum(1) for part in self._slices()])
 
     def gram(self, other: Block) -> Tensor:
         assert isinstance(other, Mixed)
+        mine, theirs = _tied(self), _tied(other)
+        if mine is not None and theirs is not None:
+            products = mine[0].gram(theirs[0]), mine[1].gram(theirs[1])
+            return sum(products, _crossed(mine[0], theirs[1]) + _crossed(theirs[0], mine[1]).T)
+        return self._gram_by_rows(other)
+
+    def _gram_by_rows(self, other: "Mixed") -> Tensor:
         theirs = other._slices()
         strips = []
         for part in self._slices():
@@ -39,7 +51,11 @@ class Mixed(Block):
         return torch.cat(strips)
 
     def gram_cost(self, n: int, m: int) -> int:
-        return n * m * math.prod(self.shapes[self.name])
+        if (tied := _tied(self)) is None:
+            return n * m * math.prod(self.shapes[self.name])
+        linear, lookup = tied
+        crossed = 2 * n * m * linear.left.positions * lookup.index.shape[1] * linear.right.width
+        return linear.gram_cost(n, m) + lookup.gram_cost(n, m) + crossed
 
     def pass_cost(self, n: int) -> int:
         return sum(part.pass_cost(n) for part in self.parts)
@@ -65,3 +81,34 @@ class Mixed(Block):
 
     def only(self, names: frozenset[str]) -> "Mixed | None":
         return self if self.name in names else None
+
+
+def _tied(block: Mixed) -> tuple[Outer, Lookup] | None:
+    """The two ways of a weight that is a linear layer's and an embedding's: their rows need not be written out."""
+    linear = [part for part in block.parts if type(part) is Outer and part.left.groups == 1]
+    lookups = [part for part in block.parts if isinstance(part, Lookup)]
+    found = len(block.parts) == 2 and len(linear) == len(lookups) == 1
+    return (linear[0], lookups[0]) if found else None
+
+
+def _crossed(linear: Outer, lookup: Lookup) -> Tensor:
+    """⟨Σ_t b_nt ⊗ a_nt, Σ_s [index_ms] ⊗ e_ms⟩ = Σ_ts b_nt[index_ms] (a_nt · e_ms), shape [N, M]."""
+    entries, rights = lookup.index.flatten(), lookup.left.flatten(0, 1)
+    per_sample = 3 * linear.left.positions * len(entries) * rights.element_size()
+    strips = []
+    for part in slices(len(linear), per_sample, linear.max_bytes):
+        table = linear.left[part][:, 0].index_select(2, entries).mul_(linear.right[part][:, 0] @ rights.T)
+        strips.append(table.sum(1).view(-1, len(lookup), lookup.index.shape[1]).sum(2))
+    return torch.cat(strips)
+
+
+def _crossed_norms(linear: Outer, lookup: Lookup) -> Tensor:
+    """The same of each sample with itself, shape [N]."""
+    positions = linear.left.positions
+    per_sample = 3 * positions * lookup.index.shape[1] * lookup.left.element_size()
+    sums = []
+    for part in slices(len(linear), per_sample, linear.max_bytes):
+        entries = lookup.index[part].unsqueeze(1).expand(-1, positions, -1)
+        table = linear.left[part][:, 0].gather(2, entries)
+        sums.append(table.mul_(linear.right[part][:, 0] @ lookup.left[part].mT).sum((1, 2)))
+    return torch.cat(sums)
