@@ -27,3 +27,10 @@ def counted(number: int, one: str, several: str = "") -> str:
 
 def first_tasks(number: int) -> str:
     return "first task" if number == 1 else f"first {number} tasks"
+
+
+def in_short(names: Iterable[str], most: int = 6) -> str:
+    """The first of many names, and how many more there are."""
+    names = list(names)
+    rest = len(names) - most
+    return ", ".join(names) if rest < 2 else f"{', '.join(names[:most])} and {rest} others"

@@ -1,5 +1,7 @@
 """Bad input is an error that names the argument, what was given and what is allowed."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 from torch import nn
@@ -53,7 +55,9 @@ def test_several_inputs_beside_a_task_are_an_error_that_says_where_the_task_goes
 
 
 def test_inputs_of_different_lengths_are_an_error(verb, model):
-    with pytest.raises(ValueError, match=r"differ in their first dimension: \[\[4, 5\], \[3\]\]"):
+    with pytest.raises(
+        ValueError, match=r"differ in their first dimension, which is the samples': \[\[4, 5\], \[3\]\]"
+    ):
         verb(model, None, ((torch.zeros(4, 5), torch.zeros(3)), torch.zeros(4, dtype=torch.long)))
 
 
@@ -165,3 +169,34 @@ def test_a_parameter_of_another_model_is_an_error(verb, model):
             (torch.randn(4, 5), torch.tensor([0, 1, 2, 0])),
             parameters=nn.Linear(5, 3).parameters(),
         )
+
+
+def test_the_default_loss_takes_outputs_that_have_logits():
+    class Output(NamedTuple):
+        logits: torch.Tensor
+
+    class Wrapped(nn.Linear):
+        def forward(self, x):
+            return Output(super().forward(x))
+
+    model, batch = Wrapped(5, 3), (torch.randn(4, 5), torch.arange(4) % 3)
+    plain = nn.Linear(5, 3)
+    plain.load_state_dict(model.state_dict())
+    torch.testing.assert_close(
+        per_sample_gradients(model, None, batch).gram(), per_sample_gradients(plain, None, batch).gram()
+    )
+
+
+def test_of_many_names_the_first_are_told():
+    class Many(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells = nn.ModuleList(nn.GRUCell(5, 5) for _ in range(9))
+
+        def forward(self, x):
+            return sum(cell(x) for cell in self.cells)
+
+    with pytest.raises(MemoryError, match=r"cells\.0\.weight_ih, .* and 30 others need"):
+        per_sample_gradients(Many(), None, (torch.randn(4, 5), torch.arange(4)), max_bytes=1)
+    with pytest.raises(ValueError, match=r"named 'cels\.3'; it has cells\.3, "):
+        per_sample_gradients(Many(), None, (torch.randn(4, 5), torch.arange(4)), parameters=["cels.3"])

@@ -151,6 +151,18 @@ def test_a_table_with_a_forward_of_its_own_is_looked_up_sample_by_sample(check):
     assert not check(model, (torch.randint(7, (4, 5)), torch.arange(4) % 3)).general
 
 
+class Numbered(nn.Embedding):
+    """Positions that each sample has of its own, in square brackets."""
+
+    def forward(self, x):
+        return self.weight[torch.arange(x.shape[1]).repeat(len(x), 1)] + self.weight[x]
+
+
+def test_rows_in_square_brackets_are_looked_up_sample_by_sample(check):
+    model = nn.Sequential(Numbered(9, 4), nn.Flatten(), nn.Linear(20, 3))
+    assert not check(model, (torch.randint(9, (4, 5)), torch.arange(4) % 3)).general
+
+
 class Windowed(nn.Module):
     """A table of what lies how far from what, added to the attention, as Swin's."""
 
@@ -214,6 +226,43 @@ def test_learned_queries_are_no_sign_that_samples_depend_on_each_other(check, im
             return self.head((self.value(x) @ table.T).softmax(-1) @ table)
 
     assert not check(Queries(), images(4, 6)).coupled
+
+
+def test_a_recurrent_layer_hides_no_dependence_behind_it(images):
+    """Its input needs no gradient, so that its output looks as if made of parameters alone."""
+
+    class Compared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.mix, self.head = nn.GRU(4, 6, batch_first=True), nn.Linear(6, 6), nn.Linear(6, 3)
+
+        def forward(self, x):
+            h = self.mix(self.cells(x)[0][:, -1])
+            return self.head(h - h.mean(0))
+
+    grads = per_sample_gradients(Compared(), None, images(4, 5, 4))
+    assert grads.coupled
+    assert not any(name.startswith("head") for name in grads.general)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize("length", [4, 5])
+def test_a_table_of_distances_may_be_the_mask_of_an_attention(oracle, compare, images, length, by_name):
+    class Masked(Distant):
+        def forward(self, x):
+            q, k = self.qk(x).unflatten(-1, (2, 2, 4)).permute(2, 0, 3, 1, 4)
+            places = torch.arange(x.shape[1])
+            bias = self.table((places[:, None] - places).abs()).permute(2, 0, 1).unsqueeze(0)
+            v = x.unflatten(-1, (2, 4)).transpose(1, 2)
+            attend = F.scaled_dot_product_attention
+            mixed = attend(q, k, v, attn_mask=bias) if by_name else attend(q, k, v, bias)
+            return self.head(mixed.transpose(1, 2).flatten(2).tanh().mean(1))
+
+    model, batch = Masked().double(), (images(4, length, 8)[0].double(), torch.arange(4) % 3)
+    for number in range(2):
+        grads = per_sample_gradients(model, None, batch)
+        compare(grads, oracle(model, batch), 1e-10)
+        assert number == 0 or not grads.general
 
 
 def test_single_precision_inside_of_a_double_model_is_no_sign_of_anything(images):

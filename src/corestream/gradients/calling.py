@@ -1,6 +1,7 @@
 """How the model and the loss are called, and what is checked before."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..fusing import fusible
+from ..messages import in_short
 
 Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 LossFn = Callable[[Any, Any], Tensor]
@@ -16,7 +18,10 @@ Parameters = Iterable[str | nn.Module | Tensor]
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """One cross-entropy a sample. A target out of range is an error on CPU; on CUDA, where looking would wait, it becomes NaN."""
+    """One cross-entropy a sample, of the outputs or, as a Hugging Face model has them, of their `logits`. A target out of range is an error
+    on CPU; on CUDA, where looking would wait, it becomes NaN."""
+    if not isinstance(outputs, Tensor):
+        outputs = getattr(outputs, "logits", outputs)
     if not isinstance(outputs, Tensor) or outputs.dim() != 2:
         is_tensor = isinstance(outputs, Tensor)
         got = list(outputs.shape) if is_tensor else f"a {type(outputs).__name__}"
@@ -160,8 +165,9 @@ def _parameters_of(model: nn.Module, part: str | nn.Module | Tensor) -> list[Ten
     modules = dict(model.named_modules())
     if part and part in modules:
         return list(modules[part].parameters())
+    alike = get_close_matches(part, [*modules, *named], n=6) or list(filter(None, modules))
     raise ValueError(
-        f"parameters: the model has no parameter or module named {part!r}; its modules are {', '.join(filter(None, modules)) or 'none'}"
+        f"parameters: the model has no parameter or module named {part!r}; it has {in_short(alike) or 'no modules'}"
     )
 
 
@@ -179,7 +185,7 @@ def check_batch(device: torch.device, batch: Any, argument: str = "batch") -> tu
     count = counts.pop()
     if counts:
         raise ValueError(
-            f"{argument}: the inputs differ in their first dimension: {[list(x.shape) for x in tensors]}"
+            f"{argument}: the inputs differ in their first dimension, which is the samples': {[list(x.shape) for x in tensors]}"
         )
     if count == 0:
         raise ValueError(f"{argument} is empty: at least one sample is needed")
@@ -226,6 +232,6 @@ def check_losses(losses: Any, count: int) -> Tensor:
         elif isinstance(losses, Tensor) and losses.dim() > 1 and len(losses) == count:
             cure = "take the mean of each sample's, .flatten(1).mean(1)"
         else:
-            cure = "a loss of torch takes reduction='none'"
+            cure = "a loss of torch takes reduction='none'; a loss that a model returns itself is a mean over the batch"
         raise ValueError(f"loss_fn must return one loss a sample, shape [{count}], got {shape}: {cure}")
     return losses

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from .blocks import Block, Outer, Rows
 from .blocks.factor import Factor
-from .graph import AccumulateGrad
+from .graph import HANDED_ON, AccumulateGrad, shape_of
 from .rules import RULES, Rule, Seen
 
 
@@ -95,9 +95,10 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name == "scaled_dot_product_attention" and not self.paused:
+            args, kwargs = self._with_a_mask_for_each(*args, **kwargs)
         output = func(*args, **kwargs)
-        name = getattr(func, "__name__", "")
         if self.paused or not isinstance(output, Tensor) or output.grad_fn is None:
             return output
         if name in LAYERS:
@@ -115,7 +116,11 @@ class Functions(TorchFunctionMode):
             layer = LAYERS[name](*args, **kwargs)
         except TypeError:  # arguments that only another function of that name takes
             return
-        if layer is None or (name == "embedding" and looks_up_positions(layer.inputs)):
+        if (
+            layer is None
+            or self.is_free_of_samples(layer.inputs)
+            or (name in LOOKUPS and self._looks_up_for_all(name, layer.inputs))
+        ):
             return
         rule, weight = layer.rule, layer.weight
         if weight is not None and (turned := self._turned(weight)) is not None:
@@ -138,6 +143,12 @@ class Functions(TorchFunctionMode):
             if held is not None and place not in names and (ways := self.made_of(held)):
                 source = Source(held, ways, place)
                 tell(f"{name} of {sorted(ways)}", names={way: way for way in ways}, source=source)
+
+    def _looks_up_for_all(self, name: str, index: Tensor) -> bool:
+        """Whether all samples have the same rows of a table; places in square brackets are rarely those of samples."""
+        return looks_up_positions(index) or (
+            name == "__getitem__" and (index.dim() < 2 or len(index) != self._count)
+        )
 
     def _turned(self, tensor: Tensor) -> Tensor | None:
         """The parameter that `tensor` is the transpose of."""
@@ -167,6 +178,17 @@ class Functions(TorchFunctionMode):
         if ways and self._reaches_samples(source, output):
             self._tell_use("expand", Source(source, ways), torch.ones((), device=output.device), output)
 
+    def _with_a_mask_for_each(self, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Attention with its mask repeated for each sample, where that is made of parameters, as a table of distances is."""
+        mask: Any = args[3] if len(args) > 3 else kwargs.get("attn_mask")
+        if not self.made_of(mask) or mask.dim() != 4 or len(mask) != 1 or len(args[0]) != self._count:
+            return args, kwargs
+        repeated = mask.expand(self._count, -1, -1, -1)
+        self._see_spread(mask, repeated)
+        if len(args) > 3:
+            return (*args[:3], repeated, *args[4:]), kwargs
+        return args, {**kwargs, "attn_mask": repeated}
+
     def _tell_use(self, name: str, source: Source, factor: Tensor, output: Tensor) -> None:
         shape = _own_shape(source.tensor)
         rule = Rule(partial(_spread_rows, tuple(source.tensor.shape), shape), partial(_events, len(shape)))
@@ -194,6 +216,25 @@ class Functions(TorchFunctionMode):
             return Counter({self._names[id(value)]: 1}) if id(value) in self._names else None
         return self._made_at(value.grad_fn)
 
+    def is_free_of_samples(self, value: Tensor) -> bool:
+        """Whether it is made of parameters alone for sure, as learned queries and what layers make of them. Of a recurrent layer's output,
+        say, autograd knows nothing but parameters either where its input needs no gradient."""
+        if not self.made_of(value):
+            return False
+        stack: list[Any] = [] if value.grad_fn is None else [value.grad_fn]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, AccumulateGrad):
+                continue
+            children = [edge for edge in node.next_functions if edge[0] is not None]
+            stack += [child for child, _ in children]
+            if node.name() in HANDED_ON or node.name() in LOOKING_UP:
+                continue
+            length = node._input_metadata[0].shape[:1]
+            if not any(shape_of(edge)[:1] == length for edge in children):
+                return False
+        return True
+
     def _made_at(self, root: Any) -> Counter[str] | None:
         stack = [root]
         while stack:
@@ -217,6 +258,8 @@ class Functions(TorchFunctionMode):
 
 
 MISSING = "missing"
+LOOKUPS = ("embedding", "__getitem__")
+LOOKING_UP = ("EmbeddingBackward0", "IndexBackward0")
 # functions that add what stands at their first and second place, with these signs; None for those that multiply
 SIGNS: dict[str, tuple[float, float] | None] = {
     "add": (1.0, 1.0), "add_": (1.0, 1.0), "sub": (1.0, -1.0), "sub_": (1.0, -1.0), "mul": None, "mul_": None,
@@ -332,6 +375,11 @@ def _embedding(
     return Layer.of(module, input, weight)
 
 
+def _getitem(input: Tensor, index: Any) -> Layer | None:
+    is_index = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
+    return _embedding(index, input) if is_index and input.dim() == 2 else None
+
+
 def _convolution(kind: Any) -> "Seeing":
     def see(
         input: Tensor,
@@ -370,6 +418,7 @@ LAYERS: dict[str, Seeing] = {
     "group_norm": _group_norm,
     "batch_norm": _batch_norm,
     "embedding": _embedding,
+    "__getitem__": _getitem,
     "conv1d": _convolution(nn.Conv1d),
     "conv2d": _convolution(nn.Conv2d),
     "conv3d": _convolution(nn.Conv3d),

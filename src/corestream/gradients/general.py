@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError
+from ..messages import in_short
 from .blocks import Rows
 
 
@@ -33,7 +34,7 @@ def general_rows(
     needed = len(losses) * sum(parameter.numel() for parameter in parameters.values()) * dtype.itemsize
     if needed > max_bytes:
         raise MemoryError(
-            f"per-sample gradients of {', '.join(parameters)} need {needed:,} bytes for {len(losses)} samples, and max_bytes is "
+            f"per-sample gradients of {in_short(parameters)} need {needed:,} bytes for {len(losses)} samples, and max_bytes is "
             f"{max_bytes:,}. No layer rule covers how the model uses them: raise max_bytes, take smaller batches, freeze them, or "
             "leave them out of the selection with parameters="
         )

@@ -175,7 +175,7 @@ def _takes_some(node: Any, count: int) -> bool:
     edge = node.next_functions[0]
     if edge[0] is None or _is_parameter(edge[0]):
         return False
-    shape, dim = _shape(edge), _dim(node)
+    shape, dim = shape_of(edge), _dim(node)
     if (
         not shape
         or tuple(node._input_metadata[0].shape) == tuple(shape)
@@ -192,7 +192,7 @@ def _looks_up_samples(node: Any, count: int) -> bool:
 
 
 def _goes_along_samples(node: Any, count: int) -> bool:
-    shape = _shape(node.next_functions[0])
+    shape = shape_of(node.next_functions[0])
     if not shape:
         return False
     dims = getattr(node, "_saved_dims", getattr(node, "_saved_dim", None))
@@ -232,7 +232,7 @@ def _pairs_samples(node: Any, count: int) -> bool:
     if shape.count(count) < 2:
         return False
     repeated = [
-        _repeated(_shape(edge), shape, count)
+        _repeated(shape_of(edge), shape, count)
         for edge in node.next_functions
         if edge[0] is not None and not _is_parameter(edge[0])
     ]
@@ -253,7 +253,7 @@ def _is_parameter(node: Any) -> bool:
     return isinstance(node, AccumulateGrad)
 
 
-def _shape(edge: tuple[Any, int]) -> Sequence[int]:
+def shape_of(edge: tuple[Any, int]) -> Sequence[int]:
     """Of what goes along an edge; saved tensors may be a checkpoint's, which would be computed again."""
     node, place = edge
     if node is None:

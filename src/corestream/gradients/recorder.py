@@ -34,7 +34,7 @@ class Call:
     rows: tuple[int, int] | None = None
     statistics: batch_norm.Statistics | None = None  # of the batch, where the layer normalised by them
     source: Source | None = None  # what is made of the parameters, where it stands in their place
-    has_samples: bool = True  # whether samples are known to have a part in its input
+    has_samples: bool = True  # whether its input is known to have some
 
     @property
     def uses(self) -> Mapping[str, int]:
@@ -177,11 +177,12 @@ class Recorder:
     ) -> None:  # fmt: skip
         events = rule.events(module, inputs)
         if self._functions is not None:
-            if not any(candidates(pattern(output.shape, events[1], self._count))):
-                return  # nowhere in it can the samples lie: if it is made of parameters alone, they come in later
+            somewhere = any(candidates(pattern(output.shape, events[1], self._count)))
+            if not somewhere or self._functions.is_free_of_samples(inputs):
+                return  # there are no samples in it: if it is made of parameters alone, they come in later
             self._functions.made[output.grad_fn] = None
         # indices may be the same for all samples, as those of positions are
-        has_samples = inputs.is_floating_point() and source is None and not self._is_made(inputs)
+        has_samples = inputs.is_floating_point() and source is None
         edge = get_gradient_edge(output)
         call = Call(
             label,
@@ -199,10 +200,6 @@ class Recorder:
             has_samples,
         )
         self.calls.append(call)
-
-    def _is_made(self, inputs: Tensor) -> bool:
-        """Whether it is made of parameters alone, as learned queries are."""
-        return self._functions is not None and bool(self._functions.made_of(inputs))
 
     def _replace_forward(self, module: nn.Module, forward: Any) -> None:
         before = module.__dict__.get("forward")
