@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from .functions import Functions, Source, looks_up_positions
+from .functions import Functions, looks_up_positions
 from .layout import candidates, pattern
+from .made import Source
 from .rules import RULES, Rule, attention, batch_norm, rule_of
 
 OWN = frozenset({"forward", "_conv_forward"})  # what computes a layer's output
@@ -99,14 +100,14 @@ class Recorder:
         if covered and not self._looks_up and self._apart is None:
             yield
             return
-        self._functions = Functions(self._names, self._count, self._record)
+        self._functions = Functions(self._names, self._count, self._record, self._apart or ())
         with self._functions:
             yield
 
     @property
     def made(self) -> set[Any]:
         """Nodes of the graph that are made of parameters alone."""
-        return set() if self._functions is None else {n for n, ways in self._functions.made.items() if ways}
+        return set() if self._functions is None else self._functions.made.nodes
 
     def _watch(self, label: str, module: nn.Module) -> None:
         self.modes.append(module.training)
@@ -178,9 +179,9 @@ class Recorder:
         events = rule.events(module, inputs)
         if self._functions is not None:
             somewhere = any(candidates(pattern(output.shape, events[1], self._count)))
-            if not somewhere or self._functions.is_free_of_samples(inputs):
+            if not somewhere or self._functions.made.is_free_of_samples(inputs):
                 return  # there are no samples in it: if it is made of parameters alone, they come in later
-            self._functions.made[output.grad_fn] = None
+            self._functions.made.has_samples(output)
         # indices may be the same for all samples, as those of positions are
         has_samples = inputs.is_floating_point() and source is None
         edge = get_gradient_edge(output)

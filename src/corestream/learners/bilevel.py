@@ -30,7 +30,8 @@ def check_outputs(model: nn.Module, inputs: Inputs, targets: Tensor) -> None:
     if not isinstance(outputs, Tensor) or outputs.dim() != 2 or outputs.shape[1] < 2:
         got = list(outputs.shape) if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
         raise ValueError(
-            f"Bilevel's choice needs outputs [{len(targets)}, classes], got {got}: let the model return those, or choose another way"
+            f"Bilevel's choice needs outputs of shape [{len(targets)}, classes], got {got}: let the model return those, or choose "
+            "another way"
         )
 
 

@@ -1,0 +1,180 @@
+"""Functions of torch that take a parameter, each with the layer that does the same."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from .blocks import Block, Outer, Rows
+from .blocks.factor import Factor
+from .rules import RULES, Rule, Seen
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The layer that does what a function does."""
+
+    rule: Rule
+    module: nn.Module
+    inputs: Tensor
+    weight: Tensor | None
+    bias: Tensor | None = None
+    statistics: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(cls, module: nn.Module, inputs: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> Self:
+        return cls(RULES[type(module)], module, inputs, weight, bias)
+
+
+def _transposed(seen: Seen) -> list[Block]:
+    """y = x @ weight + bias."""
+    weight, bias = seen.names.get("weight"), seen.names.get("bias")
+    blocks: list[Block] = []
+    if weight is not None:
+        left, right = Factor(seen.inputs.unsqueeze(1)), Factor(seen.gradient.unsqueeze(1))
+        shape = (seen.inputs.shape[-1], seen.gradient.shape[-1])
+        blocks.append(Outer(weight, shape, left, right, None, seen.max_bytes))
+    if bias is not None:
+        blocks.append(Rows(bias, seen.gradient.sum(1)))
+    return blocks
+
+
+def _from_the_left(seen: Seen) -> list[Block]:
+    """y = weight @ x, for columns of x."""
+    return LINEAR.blocks(replace(seen, inputs=_as_rows(seen.inputs), gradient=_as_rows(seen.gradient)))
+
+
+def _as_rows(columns: Tensor) -> Tensor:
+    return columns.mT.flatten(1, 2)
+
+
+NO_LAYER = nn.Identity()  # for rules that do not look at it
+LINEAR, TRANSPOSED = RULES[nn.Linear], Rule(_transposed, RULES[nn.Linear].events)
+FROM_THE_LEFT = Rule(_from_the_left, events=lambda module, x: (2, 2))
+TURNED = {id(LINEAR): TRANSPOSED, id(TRANSPOSED): LINEAR}  # what a rule becomes with a transposed weight
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Layer:
+    return Layer(LINEAR, NO_LAYER, input, weight, bias)
+
+
+def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Layer:
+    return Layer(TRANSPOSED, NO_LAYER, mat1, mat2, input)
+
+
+def _matmul(input: Tensor, other: Tensor) -> Layer | None:
+    if input.dim() >= 2 and other.dim() == 2:
+        return Layer(TRANSPOSED, NO_LAYER, input, other)
+    return Layer(FROM_THE_LEFT, NO_LAYER, other, input) if input.dim() == 2 and other.dim() >= 3 else None
+
+
+def _layer_norm(
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Layer:
+    return Layer.of(nn.LayerNorm(normalized_shape, eps, elementwise_affine=False), input, weight, bias)
+
+
+def _rms_norm(
+    input: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
+) -> Layer:
+    return Layer.of(nn.RMSNorm(normalized_shape, eps, elementwise_affine=False), input, weight)
+
+
+def _group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Layer:
+    return Layer.of(nn.GroupNorm(num_groups, input.shape[1], eps, affine=False), input, weight, bias)
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Layer | None:
+    """By given statistics: a layer's own forward pass has been given those of its batch as constants."""
+    if training or running_mean is None or running_var is None:
+        return None
+    module = nn.BatchNorm1d(input.shape[1], eps, affine=False, track_running_stats=False)
+    constants = running_mean.detach(), running_var.detach()
+    return Layer(RULES[nn.BatchNorm1d], module, input, weight, bias, constants)
+
+
+def _embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Layer | None:
+    if max_norm is not None:
+        return None  # which changes the weight
+    rows, width = weight.shape
+    module = nn.Embedding(rows, width, padding_idx, scale_grad_by_freq=scale_grad_by_freq, device="meta")
+    return Layer.of(module, input, weight)
+
+
+def _getitem(input: Tensor, index: Any) -> Layer | None:
+    is_index = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
+    return _embedding(index, input) if is_index and input.dim() == 2 else None
+
+
+def _convolution(kind: Any) -> "Seeing":
+    def see(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Layer:
+        out, width, *kernel = weight.shape
+        module = kind(
+            width * groups, out, tuple(kernel), _plain(stride), _plain(padding), _plain(dilation), groups,
+            bias=False, device="meta",
+        )  # fmt: skip
+        return Layer.of(module, input, weight, bias)
+
+    return see
+
+
+def _plain(size: Any) -> Any:
+    """Torch takes [2] for 2."""
+    return size if isinstance(size, int | str) else tuple(size) if len(size) > 1 else size[0]
+
+
+Seeing = Callable[..., Layer | None]
+
+# by their names: functions, methods and operators that do the same share one
+LAYERS: dict[str, Seeing] = {
+    "linear": _linear,
+    "addmm": _addmm,
+    "matmul": _matmul,
+    "mm": _matmul,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "batch_norm": _batch_norm,
+    "embedding": _embedding,
+    "__getitem__": _getitem,
+    "conv1d": _convolution(nn.Conv1d),
+    "conv2d": _convolution(nn.Conv2d),
+    "conv3d": _convolution(nn.Conv3d),
+}
