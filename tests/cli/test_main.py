@@ -71,7 +71,8 @@ def test_an_error_of_the_program_itself_keeps_its_traceback(monkeypatch):
 def test_a_folder_that_cannot_be_is_told_without_a_traceback(cli):
     answer = cli("list", "runs", "--out", "a" * 300)
     assert answer.status == 1
-    assert "File name too long" in answer.err
+    # Python 3.14 takes a name that cannot be for one that is not there
+    assert "File name too long" in answer.err or "there is no folder" in answer.err
     assert "Traceback" not in answer.err
 
 

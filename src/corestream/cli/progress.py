@@ -76,7 +76,8 @@ class RunDisplay(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        if self._live:  # some versions of rich end even what they do not show with an empty line
+            self._bars.stop()
         for first, *others in self._failed.values():
             if others:
                 self._line(f"{title(first)}: … and {counted(len(others), 'more run')} likewise")

@@ -10,7 +10,8 @@ class Lookup(Block):
     """g_n[v] = Σ_t [index_nt = v] left_nt: an outer product with a one-hot vector, which is never written out."""
 
     def __init__(self, name: str, entries: int, index: Tensor, left: Tensor, max_bytes: int) -> None:
-        self.name, self.entries, self.index, self.left, self.max_bytes = name, entries, index, left, max_bytes
+        self.name, self.entries, self.left, self.max_bytes = name, entries, left, max_bytes
+        self.index = index.long()  # what some versions of torch scatter and gather by
         self.shapes = {name: (entries, left.shape[-1])}
 
     def __len__(self) -> int:

@@ -121,7 +121,10 @@ class progress_bar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if (
+            not self._progress.disable
+        ):  # some versions of rich end even what they do not show with an empty line
+            self._progress.stop()
 
     def update(self, amount: int) -> None:
         self._progress.update(self._task, total=self.total or None, advance=amount)
