@@ -29,14 +29,14 @@ from .identity import identity
 from .layout import Layout
 from .per_sample import PerSampleGradients, compute_dtype
 from .reading import known_readings, pattern_of, read_layouts
-from .recorder import Call, Recorder
+from .recorder import Call, Known, Recorder
 from .restoring import Held, unchanged_buffers
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
 
-# Of models: the parameters that no rule has covered in some pass.
-_APART: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+# Of models in which rules did not cover all in some pass.
+_KNOWN: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
 
 
 def per_sample_gradients(
@@ -138,7 +138,7 @@ def _pass(
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
-        Recorder(model, wanted, count, _APART.get(model)) as recorder,
+        Recorder(model, wanted, count, _KNOWN.get(model)) as recorder,
     ):
         with recorder.functions():
             outputs = call(model, map_inputs(_ordinary, inputs))
@@ -150,10 +150,8 @@ def _pass(
         state = (identity(loss_fn), *recorder.modes)
         # still inside: a checkpoint must find the same BatchNorm again when the backward pass comes
         blocks, general, coupled = _blocks(
-            model, losses, calls, recorder.made, state, wanted, dtype, max_bytes
+            model, losses, calls, recorder.made - {losses.grad_fn}, state, wanted, dtype, max_bytes
         )
-    if general:
-        _APART.setdefault(model, set()).update(general)
     # without their graph, which the general path has kept
     outputs = (
         outputs.detach() if isinstance(outputs, Tensor) else tree_map_only(Tensor, Tensor.detach, outputs)
@@ -194,6 +192,14 @@ def _blocks(
         if layout is None
         for name in one.names.values()
     }
+    if uncovered:
+        shared = _KNOWN.setdefault(model, Known()).shared
+        shared |= {
+            name
+            for one, layout in zip(calls, layouts, strict=True)
+            if layout is None and not one.inputs.is_floating_point()
+            for name in one.names.values()
+        }
     calls = [one.without(uncovered) for one in calls]
     found: dict[int, list[Block]] = {}
 
@@ -231,9 +237,10 @@ def _too_large(
     calls: list[Call], wanted: dict[str, Tensor], count: int, dtype: torch.dtype, max_bytes: int
 ) -> frozenset[str]:
     """Parameters that are used through something made of them, where their rows would not fit the budget."""
-    names = frozenset(name for one in calls if one.source is not None for name in one.names.values())
-    needed = count * sum(wanted[name].numel() for name in names) * dtype.itemsize
-    return names if needed > max_bytes else frozenset()
+    sources = [one.source for one in calls if one.source is not None]
+    names = frozenset(name for source in sources for name in source.ways)
+    entries = sum(wanted[name].numel() for name in names) + sum(source.tensor.numel() for source in sources)
+    return names if count * entries * dtype.itemsize > max_bytes else frozenset()
 
 
 def _refuse_hidden(wanted: dict[str, Tensor], before: dict[str, Held]) -> None:
@@ -258,7 +265,7 @@ def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor], made:
             "give torch.utils.checkpoint use_reentrant=False"
         )
     often = {name for name, count in uses.items() if count > recorded[name]}
-    changed = {n for one in calls if one.inputs._version != one.version for n in one.names.values()}
+    changed = {n for one in calls if one.is_changed for n in one.names.values()}
     return frozenset(often | changed)
 
 

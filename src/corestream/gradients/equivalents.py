@@ -53,15 +53,22 @@ def _as_rows(columns: Tensor) -> Tensor:
 NO_LAYER = nn.Identity()  # for rules that do not look at it
 LINEAR, TRANSPOSED = RULES[nn.Linear], Rule(_transposed, RULES[nn.Linear].events)
 FROM_THE_LEFT = Rule(_from_the_left, events=lambda module, x: (2, 2))
-TURNED = {id(LINEAR): TRANSPOSED, id(TRANSPOSED): LINEAR}  # what a rule becomes with a transposed weight
+TURNED = {LINEAR: TRANSPOSED, TRANSPOSED: LINEAR}  # what a rule becomes with a transposed weight
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Layer:
-    return Layer(LINEAR, NO_LAYER, input, weight, bias)
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Layer | None:
+    if weight.dim() != 2:
+        return None
+    return Layer(LINEAR, NO_LAYER, input, weight, _one_an_output(bias, weight.shape[0]))
 
 
 def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Layer:
-    return Layer(TRANSPOSED, NO_LAYER, mat1, mat2, input)
+    return Layer(TRANSPOSED, NO_LAYER, mat1, mat2, _one_an_output(input, mat2.shape[1]))
+
+
+def _one_an_output(bias: Tensor | None, outputs: int) -> Tensor | None:
+    """Torch takes others too, and repeats them."""
+    return bias if bias is not None and bias.shape == (outputs,) else None
 
 
 def _matmul(input: Tensor, other: Tensor) -> Layer | None:
@@ -132,7 +139,9 @@ def _embedding(
 
 def _getitem(input: Tensor, index: Any) -> Layer | None:
     is_index = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
-    return _embedding(index, input) if is_index and input.dim() == 2 else None
+    if not is_index or input.dim() != 2:
+        return None
+    return _embedding(index.remainder(len(input)), input)  # -1 is the last one
 
 
 def _convolution(kind: Any) -> "Seeing":

@@ -24,18 +24,18 @@ class Tell(Protocol):
 
     def __call__(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
-        *, statistics: tuple[Tensor, Tensor] | None = None, source: "Source | None" = None,
+        *, statistics: tuple[Tensor, Tensor] | None = None, source: Source | None = None,
     ) -> None: ...  # fmt: skip
 
 
 class Functions(TorchFunctionMode):
     """A context in which calls of torch's functions are watched; a layer with a rule of its own pauses it."""
 
-    def __init__(self, names: Mapping[int, str], count: int, tell: Tell, apart: Container[str] = ()) -> None:
-        """`apart` are parameters that no rule has covered in an earlier pass."""
+    def __init__(self, names: Mapping[int, str], count: int, tell: Tell, shared: Container[str] = ()) -> None:
+        """`shared` are tables of which an earlier pass has shown that all samples look up the same rows."""
         super().__init__()
         self.paused, self.made = 0, Made(names, count)
-        self._names, self._count, self._tell, self._apart = names, count, tell, apart
+        self._names, self._count, self._tell, self._shared = names, count, tell, shared
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -44,7 +44,7 @@ class Functions(TorchFunctionMode):
         if name == "scaled_dot_product_attention" and not self.paused:
             args, kwargs = self._with_a_mask_for_each(*args, **kwargs)
         output = func(*args, **kwargs)
-        if self.paused or not isinstance(output, Tensor) or output.grad_fn is None:
+        if self.paused or not isinstance(output, Tensor) or output.grad_fn is None or output.is_complex():
             return output
         if name in LAYERS:
             self._see_layer(name, args, kwargs, output)
@@ -52,10 +52,10 @@ class Functions(TorchFunctionMode):
             self._see_sum_or_product(name, *args, output)
         elif name in ("expand", "repeat"):
             self._see_spread(args[0], output)
-        elif name == "where" and not kwargs and len(args) == 3:
-            self._see_choice(*args, output)
+        elif func is torch.where and not kwargs and len(args) == 3:
+            self._see_choice(args[0].bool(), args[1], args[2], output)
         elif name == "masked_fill" and not kwargs and len(args) == 3:
-            self._see_choice(~args[1], args[0], args[2], output)
+            self._see_choice(~args[1].bool(), args[0], args[2], output)
         return output
 
     def _see_layer(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
@@ -72,9 +72,9 @@ class Functions(TorchFunctionMode):
         ):
             return
         rule, weight = layer.rule, layer.weight
-        turned = None if weight is None or id(rule) not in TURNED else self._turned(weight)
+        turned = None if weight is None or rule not in TURNED else self._turned(weight)
         if turned is not None:
-            rule, weight = TURNED[id(rule)], turned
+            rule, weight = TURNED[rule], turned
         places = {"weight": weight, "bias": layer.bias}
         names = {place: self._names[id(held)] for place, held in places.items() if id(held) in self._names}
         tell = partial(
@@ -88,14 +88,19 @@ class Functions(TorchFunctionMode):
         if names:
             tell(f"{name} {sorted(names.values())}", names=names)
         for place, held in places.items():
-            if held is not None and place not in names and (ways := self.made.ways(held)):
+            if (
+                held is not None
+                and place not in names
+                and not held._backward_hooks
+                and (ways := self.made.ways(held))
+            ):
                 source = Source(held, ways, place)
                 tell(f"{name} of {sorted(ways)}", names={way: way for way in ways}, source=source)
 
     def _is_shared(self, name: str, table: Tensor | None, index: Tensor) -> bool:
-        """Whether all samples have the same rows of a table: by what an earlier pass has shown, by the places themselves, or since those in
-        square brackets are not as many as there are samples."""
-        if self._names.get(id(table), "") in self._apart or looks_up_positions(index):
+        """Whether all samples have the same rows of a table: an earlier pass has shown it, the places count 0, 1, 2, …, or they stand in
+        square brackets and are not as many as there are samples."""
+        if self._names.get(id(table), "") in self._shared or counts_positions(index, self._count):
             return True
         return name == "__getitem__" and (index.dim() == 0 or len(index) != self._count)
 
@@ -116,30 +121,31 @@ class Functions(TorchFunctionMode):
         if not _needs_gradient(partner) and not self._reaches_samples(source, output):
             return  # with numbers, or a table that all samples share: still made of parameters alone
         signs = SIGNS[name]
-        if name == "mul_" and partner is one:
-            return  # what was multiplied in place is gone
+        in_place = output is one
+        if in_place and (source is one or signs is None or output._is_view()):
+            return  # what it was before is gone, or what it is a part of has changed too
         factor = partner if signs is None else torch.full((), signs[place], device=output.device)
         self._tell_use(name, Source(source, ways), factor, output)
 
     def _see_spread(self, source: Any, output: Tensor) -> None:
         """A parameter repeated for each sample, as the token that stands for the class is."""
         ways = self.made.ways(source)
-        if ways and self._reaches_samples(source, output):
+        if ways and self._reaches_samples(source, output) and _is_whole(source, output):
             self._tell_use("expand", Source(source, ways), torch.ones((), device=output.device), output)
 
-    def _see_choice(self, condition: Any, one: Any, other: Any, output: Tensor) -> None:
+    def _see_choice(self, condition: Tensor, one: Any, other: Any, output: Tensor) -> None:
         """A table that all samples share, of which each leaves out what it has no use for."""
         place = 0 if self.made.ways(one) else 1
         source, partner = (one, other) if place == 0 else (other, one)
         ways = self.made.ways(source)
         if ways and not _needs_gradient(partner) and self._reaches_samples(source, output):
-            kept = condition if place == 0 else ~condition
-            self._tell_use("where", Source(source, ways), kept.to(output.dtype), output)
+            self._tell_use("where", Source(source, ways), condition if place == 0 else ~condition, output)
 
     def _with_a_mask_for_each(self, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Attention with its mask repeated for each sample, where that is made of parameters, as a table of distances is."""
         mask: Any = args[3] if len(args) > 3 else kwargs.get("attn_mask")
-        if not self.made.ways(mask) or mask.dim() != 4 or len(mask) != 1 or len(args[0]) != self._count:
+        query: Any = args[0] if args else kwargs.get("query")
+        if not self.made.ways(mask) or mask.dim() != 4 or len(mask) != 1 or len(query) != self._count:
             return args, kwargs
         repeated = mask.expand(self._count, -1, -1, -1)
         self._see_spread(mask, repeated)
@@ -148,6 +154,8 @@ class Functions(TorchFunctionMode):
         return args, {**kwargs, "attn_mask": repeated}
 
     def _tell_use(self, name: str, source: Source, factor: Tensor, output: Tensor) -> None:
+        if source.tensor._backward_hooks:
+            return  # which want to see the whole gradient
         shape = _own_shape(source.tensor)
         rule = Rule(partial(_spread_rows, tuple(source.tensor.shape), shape), partial(_events, len(shape)))
         names = {way: way for way in source.ways}
@@ -186,24 +194,31 @@ def _own_shape(source: Tensor) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def _is_whole(source: Tensor, output: Tensor) -> bool:
+    """Whether it was repeated along dimensions of size 1 alone."""
+    own = _own_shape(source)
+    spread = output.shape[output.dim() - len(own) :]
+    return all(size in (1, now) for size, now in zip(own, spread, strict=True))
+
+
 def _events(dims: int, module: nn.Module, x: Tensor) -> tuple[int, int]:
     return dims, dims
 
 
 def _spread_rows(shape: tuple[int, ...], own: tuple[int, ...], seen: Seen) -> list[Block]:
     """Σ_t b_nt ∘ a_nt with respect to a tensor of this shape, summed where it was repeated: [N, T, *event] to [N, *shape]."""
-    values = (seen.gradient * seen.inputs).sum(1)
+    choice = seen.inputs.dtype == torch.bool  # for 0 × inf is NaN
+    values = torch.where(seen.inputs, seen.gradient, 0) if choice else seen.gradient * seen.inputs
+    values = values.sum(1)
     over = [1 + dim for dim, size in enumerate(own) if size == 1]
     values = values.sum(over, keepdim=True) if over else values
     return [Rows(seen.names["weight"], values.reshape(len(values), *shape))]
 
 
-def looks_up_positions(index: Any) -> bool:
-    """Whether an embedding is seen to look up the same rows for all samples; a card is not asked, for that would wait."""
-    return isinstance(index, Tensor) and not index.is_cuda and counts_positions(index)
-
-
-def counts_positions(index: Tensor) -> bool:
-    """Whether an embedding's input is 0, 1, 2, …, as that of positions is: all samples share its rows, and none is one's own."""
-    whole = not index.is_floating_point() and index.numel() > 0
-    return whole and torch.equal(index.flatten(), torch.arange(index.numel()).to(index))
+def counts_positions(index: Any, count: int) -> bool:
+    """Whether an embedding's input is 0, 1, 2, …, as that of positions is: all samples share its rows. As many as there are samples may be
+    theirs all the same; and a card is not asked, for that would wait."""
+    if not isinstance(index, Tensor) or index.is_cuda or index.is_floating_point() or not index.numel():
+        return False
+    may_be_samples = count == 1 or index.dim() == 0 or len(index) == count
+    return not may_be_samples and torch.equal(index.flatten(), torch.arange(index.numel()).to(index))

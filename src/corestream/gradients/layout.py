@@ -88,25 +88,18 @@ class Fingerprint:
     def any(self) -> bool:
         return bool((self.squares > 0).any())
 
-    def length(self) -> float:
-        """Of the longest gradient."""
-        return float(self.squares.nan_to_num(0, 0, 0).max().sqrt())
-
-    def is_faint(self, least: float = 0.0) -> bool:
+    def is_faint(self) -> bool:
         """Whether there is a gradient, and none that can be relied upon: a batch that is learned very well has such."""
-        longest = float(self.squares.nan_to_num(torch.inf).max())
-        return 0 < longest < max(self.least, least) ** 2
+        return 0 < float(self.squares.nan_to_num(torch.inf).max()) < self.least**2
 
-    def fits(self, weighted: "Fingerprint", weights: Tensor, tol: float, least: float = 0.0) -> bool:
-        """Whether the other is this with each sample times its weight; differences below `least` are none."""
+    def fits(self, weighted: "Fingerprint", weights: Tensor, tol: float) -> bool:
+        """Whether the other is this with each sample times its weight."""
         scale = weights.double()
         good = torch.isfinite(self.squares) & torch.isfinite(weighted.squares)
         lengths = torch.where(good, self.squares, 0).sqrt() * scale
         stretch = lengths - torch.where(good, weighted.squares, 0).sqrt()
         turn = torch.where(good, self.signed * scale - weighted.signed, 0)
-        return bool(
-            torch.maximum(stretch.abs().max(), turn.abs().max()) <= (tol * lengths.max()).clamp_min(least)
-        )
+        return bool(torch.maximum(stretch.abs().max(), turn.abs().max()) <= tol * lengths.max())
 
 
 def tolerance(dtype: torch.dtype, device: torch.device) -> float:

@@ -2,22 +2,34 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
 from .graph import HANDED_ON, AccumulateGrad, shape_of
 
 MISSING = "missing"
-NOTHING_NEW = HANDED_ON | {"EmbeddingBackward0"}  # one that looks up rows for each sample is recorded
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """What stands in a parameter's place, and on how many ways it comes from each parameter."""
 
     tensor: Tensor
     ways: Mapping[str, int]
     place: str = "weight"
+    node: Any = field(init=False)
+    version: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "node", self.tensor.grad_fn)
+        object.__setattr__(self, "version", self.tensor._version)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something was done to it in place since it was used."""
+        return self.tensor.grad_fn is not self.node or self.tensor._version != self.version
 
 
 class Made:
@@ -45,8 +57,8 @@ class Made:
         return self._made_at(value.grad_fn)
 
     def is_free_of_samples(self, value: Tensor) -> bool:
-        """Whether it is made of parameters alone for sure, as learned queries and what layers make of them. Of a recurrent layer's output,
-        say, autograd knows nothing but parameters either where its input needs no gradient."""
+        """Whether it is made of parameters alone by its shape too, as learned queries and what layers make of them. Of a recurrent layer's
+        output, say, autograd knows nothing but parameters either where its input needs no gradient."""
         if not self.ways(value):
             return False
         stack: list[Any] = [] if value.grad_fn is None else [value.grad_fn]
@@ -57,7 +69,7 @@ class Made:
             children = [edge for edge in node.next_functions if edge[0] is not None]
             stack += [child for child, _ in children]
             shape = node._input_metadata[0].shape
-            if node.name() in NOTHING_NEW or not self._may_hold_samples(shape):
+            if node.name() in HANDED_ON or not self._may_hold_samples(shape):
                 continue
             if not any(shape_of(edge)[:1] == shape[:1] for edge in children):
                 return False

@@ -88,12 +88,10 @@ def _probe(backward: Backward, calls: list[Call]) -> Reading:
     every = [print_ for prints in plain for print_ in prints.values()]
     tol = max((print_.tolerance for print_ in every), default=0.0)
     tol = max(tol, *(tolerance(dtype, backward.losses.device) for dtype in backward.graph.dtypes()))
-    # what is so much shorter than the longest gradient is nothing but rounding
-    least = torch.finfo(backward.losses.dtype).eps * max((print_.length() for print_ in every), default=0.0)
     layouts: list[Layout | None] = []
     sure = True
     for before, after, open_ones in zip(plain, weighted, options, strict=True):
-        fitting = [o for o in open_ones if o not in before or before[o].fits(after[o], weights, tol, least)]
+        fitting = [o for o in open_ones if o not in before or before[o].fits(after[o], weights, tol)]
         layouts.append(fitting[0] if fitting else None)
         shown = all(print_.any() for print_ in before.values()) and len(before) == len(open_ones)
         sure = sure and shown and (len(fitting) < 2 or count == 1)
@@ -102,5 +100,5 @@ def _probe(backward: Backward, calls: list[Call]) -> Reading:
         layout is None and open_ones and one.has_samples
         for one, layout, open_ones in zip(calls, layouts, options, strict=True)
     )
-    faint = any(print_.is_faint(least) for print_ in every)
+    faint = any(print_.is_faint() for print_ in every)
     return Reading(tuple(layouts), coupled, sure and not faint, faint)

@@ -1,8 +1,8 @@
 """Watch one forward pass: every call of a layer that has a rule, with its input and its place in the autograd graph."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from .functions import Functions, looks_up_positions
+from .functions import Functions, counts_positions
 from .layout import candidates, pattern
 from .made import Source
 from .rules import RULES, Rule, attention, batch_norm, rule_of
@@ -45,8 +45,14 @@ class Call:
         return dict.fromkeys(self.names.values(), 1)
 
     @property
+    def is_changed(self) -> bool:
+        """Whether what it took in has been changed in place since."""
+        changed = self.source is not None and self.source.is_changed
+        return changed or self.inputs._version != self.version
+
+    @property
     def told(self) -> Mapping[str, str]:
-        """The names that its rule gets: what is made of parameters has none of its own."""
+        """The names that its rule gets. What is made of parameters has none: its rows are those of nobody until they are carried back."""
         return self.names if self.source is None else {self.source.place: ""}
 
     def without(self, names: frozenset[str]) -> "Call":
@@ -59,16 +65,27 @@ class Call:
         return gradient if self.rows is None else F.pad(gradient, self.rows)
 
 
+@dataclass
+class Known:
+    """What passes have shown of a model whose parameters rules do not all cover: tables of which all samples look up the same rows."""
+
+    shared: set[str] = field(default_factory=set)
+
+
 class Recorder:
     """A context in which the model's calls are recorded; afterwards the model is as it was."""
 
     def __init__(
-        self, model: nn.Module, wanted: dict[str, Tensor], count: int, apart: Container[str] | None = None
+        self,
+        model: nn.Module,
+        wanted: dict[str, Tensor],
+        count: int,
+        known: Known | None = None,
     ) -> None:
-        """`apart` are parameters that no rule has covered in an earlier pass; None where there was none."""
+        """`known` is what earlier passes have shown where rules did not cover all."""
         self.calls: list[Call] = []
         self.modes: list[bool] = []  # of every module, in order
-        self._model, self._count, self._apart = model, count, apart
+        self._model, self._count, self._known = model, count, known
         self._names = {id(parameter): name for name, parameter in wanted.items()}
         self._covered: set[str] = set()  # by layers that have a rule
         self._looks_up = False  # whether a layer may look up the same rows for all samples
@@ -93,16 +110,15 @@ class Recorder:
         while self._undo:
             self._undo.pop()()
 
-    @contextmanager
-    def functions(self) -> Iterator[None]:
-        """Watch torch's functions too, where layers may not tell all."""
+    def functions(self) -> AbstractContextManager[Any]:
+        """A context that watches torch's functions too, where layers may not tell all."""
         covered = self._covered.issuperset(self._names.values())
-        if covered and not self._looks_up and self._apart is None:
-            yield
-            return
-        self._functions = Functions(self._names, self._count, self._record, self._apart or ())
-        with self._functions:
-            yield
+        if covered and not self._looks_up and self._known is None:
+            return nullcontext()
+        self._functions = Functions(
+            self._names, self._count, self._record, self._known.shared if self._known else ()
+        )
+        return self._functions
 
     @property
     def made(self) -> set[Any]:
@@ -126,14 +142,14 @@ class Recorder:
             if any(id(parameter) in self._names for parameter in module.parameters()):
                 told = attention.told_forward(module, self._tell_projection(label, module))
                 self._covered.update(self._names.get(id(p), "") for p in module.parameters())
-                self._replace_forward(module, lambda *args, **kwargs: self._alone(told, *args, **kwargs))
+                self._replace_forward(module, self._alone(told))
             return
         names = {
             own: self._names[id(parameter)]
             for own in ("weight", "bias")  # what rules know; weight_norm and the like add others
             if (parameter := module._parameters.get(own)) is not None and id(parameter) in self._names
         }
-        others = any(
+        others = len(module._parameters) > len(names) and any(
             id(parameter) in self._names for own, parameter in module._parameters.items() if own not in names
         )
         if rule is None or not names or others:  # such as what a hook makes the weight of
@@ -142,14 +158,13 @@ class Recorder:
         self._covered.update(names.values())
         looks_up = type(module) is nn.Embedding
         self._looks_up |= looks_up
-        # what it looks up did not lie by samples before
-        shared = looks_up and self._apart is not None and names["weight"] in self._apart
+        shared = looks_up and self._known is not None and names["weight"] in self._known.shared
         before = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            output = self._alone(before, *args, **kwargs)
+            output = (before if self._functions is None else self._alone(before))(*args, **kwargs)
             inputs = args[0] if args else kwargs.get("input")
-            if looks_up and self._functions is not None and (shared or looks_up_positions(inputs)):
+            if looks_up and self._functions is not None and (shared or counts_positions(inputs, self._count)):
                 return output  # a table that all samples share, made of parameters alone
             # functional_call, or a hook, may have put something else in a parameter's place
             own = all(self._names.get(id(module._parameters.get(n))) == name for n, name in names.items())
@@ -161,15 +176,20 @@ class Recorder:
         # not a hook: another one may replace the output, and a layer without hooks is called faster
         self._replace_forward(module, forward)
 
-    def _alone(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _alone(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """A layer's forward pass, the functions in which are nobody else's."""
-        if self._functions is None:
-            return forward(*args, **kwargs)
-        self._functions.paused += 1
-        try:
-            return forward(*args, **kwargs)
-        finally:
-            self._functions.paused -= 1
+
+        def alone(*args: Any, **kwargs: Any) -> Any:
+            functions = self._functions
+            if functions is None:
+                return forward(*args, **kwargs)
+            functions.paused += 1
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                functions.paused -= 1
+
+        return alone
 
     def _record(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
@@ -182,8 +202,9 @@ class Recorder:
             if not somewhere or self._functions.made.is_free_of_samples(inputs):
                 return  # there are no samples in it: if it is made of parameters alone, they come in later
             self._functions.made.has_samples(output)
-        # indices may be the same for all samples, as those of positions are
-        has_samples = inputs.is_floating_point() and source is None
+        # places in a table may be the same for all samples, as positions are
+        by_sample = inputs.is_floating_point() or inputs.shape[:1] == (self._count,)
+        has_samples = by_sample and source is None
         edge = get_gradient_edge(output)
         call = Call(
             label,
