@@ -29,14 +29,14 @@ from .identity import identity
 from .layout import Layout
 from .per_sample import PerSampleGradients, compute_dtype
 from .reading import known_readings, pattern_of, read_layouts
-from .recorder import Call, Known, Recorder
+from .recorder import Call, Recorder
 from .restoring import Held, unchanged_buffers
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
 
-# Of models in which rules did not cover all in some pass.
-_KNOWN: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
+# Of models in which rules did not cover all in some pass: tables of which all samples look up the same rows.
+_SHARED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
 
 def per_sample_gradients(
@@ -138,7 +138,7 @@ def _pass(
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
-        Recorder(model, wanted, count, _KNOWN.get(model)) as recorder,
+        Recorder(model, wanted, count, _SHARED.get(model)) as recorder,
     ):
         with recorder.functions():
             outputs = call(model, map_inputs(_ordinary, inputs))
@@ -193,13 +193,12 @@ def _blocks(
         for name in one.names.values()
     }
     if uncovered:
-        shared = _KNOWN.setdefault(model, Known()).shared
-        shared |= {
+        _SHARED.setdefault(model, set()).update(
             name
             for one, layout in zip(calls, layouts, strict=True)
             if layout is None and not one.inputs.is_floating_point()
             for name in one.names.values()
-        }
+        )
     calls = [one.without(uncovered) for one in calls]
     found: dict[int, list[Block]] = {}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -65,13 +65,6 @@ class Call:
         return gradient if self.rows is None else F.pad(gradient, self.rows)
 
 
-@dataclass
-class Known:
-    """What passes have shown of a model whose parameters rules do not all cover: tables of which all samples look up the same rows."""
-
-    shared: set[str] = field(default_factory=set)
-
-
 class Recorder:
     """A context in which the model's calls are recorded; afterwards the model is as it was."""
 
@@ -80,12 +73,13 @@ class Recorder:
         model: nn.Module,
         wanted: dict[str, Tensor],
         count: int,
-        known: Known | None = None,
+        shared: set[str] | None = None,
     ) -> None:
-        """`known` is what earlier passes have shown where rules did not cover all."""
+        """`shared` are tables of which all samples look up the same rows, where earlier passes were not covered by rules; None where all
+        were."""
         self.calls: list[Call] = []
         self.modes: list[bool] = []  # of every module, in order
-        self._model, self._count, self._known = model, count, known
+        self._model, self._count, self._shared = model, count, shared
         self._names = {id(parameter): name for name, parameter in wanted.items()}
         self._covered: set[str] = set()  # by layers that have a rule
         self._looks_up = False  # whether a layer may look up the same rows for all samples
@@ -113,11 +107,9 @@ class Recorder:
     def functions(self) -> AbstractContextManager[Any]:
         """A context that watches torch's functions too, where layers may not tell all."""
         covered = self._covered.issuperset(self._names.values())
-        if covered and not self._looks_up and self._known is None:
+        if covered and not self._looks_up and self._shared is None:
             return nullcontext()
-        self._functions = Functions(
-            self._names, self._count, self._record, self._known.shared if self._known else ()
-        )
+        self._functions = Functions(self._names, self._count, self._record, self._shared or ())
         return self._functions
 
     @property
@@ -158,7 +150,7 @@ class Recorder:
         self._covered.update(names.values())
         looks_up = type(module) is nn.Embedding
         self._looks_up |= looks_up
-        shared = looks_up and self._known is not None and names["weight"] in self._known.shared
+        shared = looks_up and names["weight"] in (self._shared or ())
         before = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
