@@ -112,7 +112,15 @@ def changed_later(m, h):
     return h
 
 
+def detached_later(m, h):
+    table = 2 * m.gain
+    h = h + table
+    table.detach_()
+    return h
+
+
 AWKWARD = {
+    "detached after it was used": detached_later,
     "made of parameters in a loop, in place": in_a_loop,
     "added to a part that is used with the whole": on_a_view,
     "changed after it was used": changed_later,
@@ -125,7 +133,7 @@ AWKWARD = {
     "a bias as a row": lambda m, h: torch.addmm(m.shift[None], h.flatten(0, 1), m.weight).view_as(h),
     "the method where": lambda m, h: h.where(h > 0, m.shift),
     "a choice by numbers": lambda m, h: (
-        h + torch.where((h > 0).to(torch.uint8).detach().bool(), m.shift, h.detach())
+        h + torch.where((h > 0).to(torch.uint8), torch.zeros(6).to(h), m.shift)
     ),
     "a choice before a slope without end": lambda m, h: (
         torch.where(h > 0, h, torch.where(h.detach() > 0, m.shift, 1.0)).abs().sqrt()
@@ -138,6 +146,7 @@ AWKWARD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:where received a uint8 condition")
 @pytest.mark.parametrize("use", AWKWARD)
 def test_awkward_uses_are_exact_on_whatever_path(oracle, compare, images, use):
     model = Free(AWKWARD[use]).double()
