@@ -20,12 +20,19 @@ class Standardised(nn.Module):
         return self.layers((x - x.mean(0)) / (x.std(0) + 1e-5))
 
 
+class OwnLSTM(nn.LSTM):
+    """No rule knows what a forward pass of one's own does."""
+
+    def forward(self, *args):
+        return super().forward(*args)
+
+
 class Recurrent(nn.Module):
     """Normalised by hand behind a layer that has no rule."""
 
     def __init__(self):
         super().__init__()
-        self.lstm, self.head = nn.LSTM(6, 8), nn.Linear(8, 3)
+        self.lstm, self.head = OwnLSTM(6, 8), nn.Linear(8, 3)
 
     def forward(self, x):
         hidden = self.lstm(x[None])[0][0]

@@ -126,11 +126,18 @@ def test_results_do_not_depend_on_the_budget(case, max_bytes):
         torch.testing.assert_close(small, large, rtol=1e-4, atol=1e-4 * float(large.abs().max()))
 
 
+class OwnGRU(nn.GRU):
+    """No rule knows what a forward pass of one's own does."""
+
+    def forward(self, *args):
+        return super().forward(*args)
+
+
 def test_over_budget_the_general_path_is_an_error_that_names_its_parameters():
     class Recurrent(nn.Module):
         def __init__(self):
             super().__init__()
-            self.cells, self.head = nn.GRU(5, 8), nn.Linear(8, 10)
+            self.cells, self.head = OwnGRU(5, 8), nn.Linear(8, 10)
 
         def forward(self, x):
             return self.head(self.cells(x.transpose(0, 1))[0][-1])

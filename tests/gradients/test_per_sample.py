@@ -195,10 +195,16 @@ def test_a_finite_loss_with_a_gradient_that_is_not_finite_counts_as_zero_too():
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_on_the_general_path_too_a_bad_sample_leaves_the_others_alone(oracle, compare, kind):
+    class Own(kind):
+        """No rule knows what a forward pass of one's own does."""
+
+        def forward(self, *args):
+            return super().forward(*args)
+
     class Recurrent(nn.Module):
         def __init__(self):
             super().__init__()
-            self.cells, self.head = kind(6, 4, batch_first=True), nn.Linear(4, 3)
+            self.cells, self.head = Own(6, 4, batch_first=True), nn.Linear(4, 3)
 
         def forward(self, x):
             return self.head(self.cells(x)[0][:, -1])

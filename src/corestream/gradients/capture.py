@@ -256,7 +256,7 @@ def _uncovered(graph: Graph, calls: list[Call], wanted: dict[str, Tensor], made:
     """Parameters used more often than the recorded calls explain, or whose recorded input has been changed since."""
     recorded: Counter[str] = Counter()
     for one in calls:
-        recorded.update(one.uses)
+        recorded.update(one.uses(graph.nodes))
     uses = dict(zip(wanted, graph.uses(wanted.values(), made), strict=True))
     if graph.hides_parameters():
         raise ValueError(

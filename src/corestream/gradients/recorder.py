@@ -1,6 +1,6 @@
 """Watch one forward pass: every call of a layer that has a rule, with its input and its place in the autograd graph."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +13,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from .functions import Functions, counts_positions
 from .layout import candidates, pattern
 from .made import Source
-from .rules import RULES, Rule, attention, batch_norm, rule_of
+from .rules import RULES, Rule, attention, batch_norm, recurrent, rule_of
 
 OWN = frozenset({"forward", "_conv_forward"})  # what computes a layer's output
 
@@ -36,13 +36,14 @@ class Call:
     statistics: batch_norm.Statistics | None = None  # of the batch, where the layer normalised by them
     source: Source | None = None  # what is made of the parameters, where it stands in their place
     has_samples: bool = True  # whether its input is known to have some
+    nodes: Sequence[Any] | None = None  # of the graph, where it uses its parameters at several
 
-    @property
-    def uses(self) -> Mapping[str, int]:
-        """How many of each parameter's uses this call explains."""
+    def uses(self, graph: Container[Any]) -> Mapping[str, int]:
+        """How many of each parameter's uses in the graph this call explains."""
         if self.source is not None:
             return {name: self.source.ways[name] for name in self.names.values()}
-        return dict.fromkeys(self.names.values(), 1)
+        times = 1 if self.nodes is None else sum(node in graph for node in self.nodes)
+        return dict.fromkeys(self.names.values(), times)
 
     @property
     def is_changed(self) -> bool:
@@ -130,9 +131,10 @@ class Recorder:
         if batch_norm.uses_batch_statistics(module):
             frozen = batch_norm.FrozenForward if rule is not None else batch_norm.OwnFrozenForward
             self._replace_forward(module, frozen(module))  # type: ignore[arg-type]
-        if type(module) is nn.MultiheadAttention:
+        family = attention if type(module) is nn.MultiheadAttention else recurrent
+        if family is attention or recurrent.has_loop(module):
             if any(id(parameter) in self._names for parameter in module.parameters()):
-                told = attention.told_forward(module, self._tell_projection(label, module))
+                told = family.told_forward(module, self._tell_projection(label, module))
                 self._covered.update(self._names.get(id(p), "") for p in module.parameters())
                 self._replace_forward(module, self._alone(told))
             return
@@ -186,7 +188,7 @@ class Recorder:
     def _record(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
         rows: tuple[int, int] | None = None, statistics: batch_norm.Statistics | None = None,
-        source: Source | None = None,
+        source: Source | None = None, nodes: Sequence[Any] | None = None,
     ) -> None:  # fmt: skip
         events = rule.events(module, inputs)
         if self._functions is not None:
@@ -212,6 +214,7 @@ class Recorder:
             statistics,
             source,
             has_samples,
+            nodes,
         )
         self.calls.append(call)
 
@@ -226,10 +229,17 @@ class Recorder:
 
         self._undo.append(undo)
 
-    def _tell_projection(self, label: str, module: nn.Module) -> attention.Tell:
+    def _tell_projection(self, label: str, module: nn.Module) -> recurrent.Tell:
+        """Of linear layers inside one that is a single function."""
         rule = RULES[nn.Linear]
 
-        def tell(inputs: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> None:
+        def tell(
+            inputs: Tensor,
+            weight: Tensor,
+            bias: Tensor | None,
+            output: Tensor,
+            nodes: Sequence[Any] | None = None,
+        ) -> None:
             if not output.requires_grad:
                 return
             found = {"weight": self._locate(weight), "bias": None if bias is None else self._locate(bias)}
@@ -238,7 +248,7 @@ class Recorder:
                 if place is not None:
                     by_rows.setdefault(place[1], {})[own] = place[0]
             for rows, names in by_rows.items():
-                self._record(label, rule, module, names, inputs, output, rows)
+                self._record(label, rule, module, names, inputs, output, rows, nodes=nodes)
 
         return tell
 

@@ -1,6 +1,6 @@
 """Layer rules, one file per family; importing a file registers its rule."""
 
-from . import attention, batch_norm, conv, embedding, linear, normalization
+from . import attention, batch_norm, conv, embedding, linear, normalization, recurrent
 from .rule import RULES, Rule, Seen, rule_of
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "embedding",
     "linear",
     "normalization",
+    "recurrent",
     "rule_of",
 ]

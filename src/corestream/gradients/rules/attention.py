@@ -5,11 +5,13 @@ version call its projections another way, nothing is told, and the parameters ta
 """
 
 from collections.abc import Callable
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import torch.nn.functional
 from torch import Tensor, nn
+
+from .rebuilt import rebuilt
 
 F: Any = torch.nn.functional  # its private helpers have no type stubs
 
@@ -24,27 +26,14 @@ def told_forward(module: nn.MultiheadAttention, tell: Tell) -> Any:
         tell(x, weight, bias, output)
         return output
 
-    packed = _rebuilt(F._in_projection_packed, linear=linear)
-    separate = _rebuilt(F._in_projection, linear=linear)
+    packed = rebuilt(F._in_projection_packed, linear=linear)
+    separate = rebuilt(F._in_projection, linear=linear)
     functional = SimpleNamespace(**vars(F))
-    functional.multi_head_attention_forward = _rebuilt(
+    functional.multi_head_attention_forward = rebuilt(
         F.multi_head_attention_forward,
         linear=linear,
         _in_projection_packed=packed,
         _in_projection=separate,
         has_torch_function=lambda tensors: False,  # which would go on with the ordinary one
     )
-    return _rebuilt(type(module).forward, F=functional).__get__(module)
-
-
-def _rebuilt(function: Any, **names: Any) -> FunctionType:
-    """The same code, seeing other objects behind some global names."""
-    twin = FunctionType(
-        function.__code__,
-        {**function.__globals__, **names},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    twin.__kwdefaults__ = function.__kwdefaults__
-    return twin
+    return rebuilt(type(module).forward, F=functional).__get__(module)
