@@ -283,7 +283,7 @@ def test_the_sum_of_all_has_nothing_of_a_sample_that_others_stood_in_for():
             self.matrix = nn.Parameter(torch.randn(3, 2))
 
         def forward(self, x):
-            return torch.einsum("nd,dc->nc", x, self.matrix)  # no layer: the general path
+            return torch.einsum("nd,dc->nc", [x, self.matrix])  # in a list: the general path
 
     model, x, y = Free(), torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
     x[2] = torch.nan
@@ -315,3 +315,39 @@ def test_complex_parameters_are_refused():
         per_sample_gradients(
             nn.Linear(4, 3, dtype=torch.complex64), None, (torch.randn(5, 4), torch.arange(5) % 3)
         )
+
+
+class Sentences(nn.Module):
+    """A table, a recurrent layer, a norm and linear layers on sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.cells = nn.Embedding(7, 4), nn.GRU(4, 5, batch_first=True)
+        self.norm, self.mix, self.head = nn.LayerNorm(5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(self.mix(self.norm(self.cells(self.words(x))[0])).tanh().mean(1))
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 3)), torch.randn(4, 1, 6, 6)),
+        (nn.Sequential(nn.Conv2d(1, 4, 6), nn.Flatten(), nn.Linear(4, 3)), torch.randn(4, 1, 6, 6)),
+        (Sentences(), torch.randint(7, (4, 6))),
+    ],
+    ids=["convolutions", "a convolution with one position", "sentences"],
+)
+def test_none_of_the_samples_is_a_choice_too(model, x):
+    grads = per_sample_gradients(model, None, (x, torch.arange(4) % 3))
+    none, empty = grads[:0], torch.zeros(0)
+    sums = [none.combine(empty), none.squares(), grads.combine(empty, torch.zeros(0, dtype=torch.long))]
+    for found in sums:
+        assert {name: part.shape for name, part in found.items()} == {
+            name: p.shape for name, p in model.named_parameters()
+        }
+        assert not any(part.any() for part in found.values())
+    assert none.norms().shape == none.dot(sums[0]).shape == none.finite.shape == (0,)
+    assert none.gram().shape == (0, 0)
+    assert none.gram(grads).shape == (0, 4)
+    assert grads.gram(none).shape == (4, 0)

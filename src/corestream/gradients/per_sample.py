@@ -57,8 +57,9 @@ class PerSampleGradients:
                 f"gradients are indexed by a slice, or a tensor or list of indices, got {index!r}: "
                 "sample n alone is grads[n : n + 1]"
             )
-        blocks = [block.select(index) for block in self._blocks]
-        part = PerSampleGradients(taken(self.losses, index), None, blocks, self._parameters, self._max_bytes)
+        losses = taken(self.losses, index)
+        blocks = self._chosen(index) if len(losses) else []
+        part = PerSampleGradients(losses, None, blocks, self._parameters, self._max_bytes)
         part._norms = None if self._norms is None else taken(self._norms, index)
         part._finite = None if self._finite is None else taken(self._finite, index)
         return part
@@ -130,7 +131,7 @@ class PerSampleGradients:
             raise ValueError(
                 f"weights must have shape {list(rows.shape)}, one a row, got {list(weights.shape)}"
             )
-        chosen = [block.select(rows) for block in self._blocks]
+        chosen = self._chosen(rows) if len(rows) else []
         return self._like_parameters(self._summed("combine", chosen, weights))
 
     @full_precision
@@ -172,6 +173,10 @@ class PerSampleGradients:
     def pass_cost(self, n: int) -> int:
         """Multiplications that one `dot` or `combine` takes over n samples like these, about."""
         return sum(block.pass_cost(n) + self._launch_cost for block in self._blocks)
+
+    def _chosen(self, index: Index) -> list[Block]:
+        """Of some samples, at least one: a block of none has nothing to say."""
+        return [block.select(index) for block in self._blocks]
 
     @property
     def _launch_cost(self) -> int:
