@@ -56,6 +56,29 @@ USES = {
     "a bias made of others": lambda m, h: F.linear(h, m.weight, torch.cat([m.gain[:3], m.shift[3:]])),
     "a weight made of others": lambda m, h: F.linear(h, F.normalize(m.weight, dim=1) * m.gain[:, None]),
     "rows of a table": lambda m, h: h + m.weight[torch.tensor([0, 5, 2, 2, 1])],
+    "divided by a gain": lambda m, h: h / m.gain,
+    "divided by a number, and one more": lambda m, h: torch.div(h, 1 + m.heat) + torch.true_divide(h, m.heat),
+    "a gain divided by what comes in": lambda m, h: m.gain / (2 + h.tanh()),
+    "times a gain and divided by it": lambda m, h: h * (1 + m.gain) + (h / (3 + m.gain)),
+    "an activation that learns": lambda m, h: F.prelu(h, m.heat.view(1)) + F.prelu(h.mT, m.gain).mT,
+    "a sum over letters": lambda m, h: torch.einsum("ntd,de->nte", h, m.weight),
+    "with the weight first": lambda m, h: torch.einsum("ed, ntd -> nte", m.weight, h),
+    "with dots": lambda m, h: torch.einsum("...d,ed->...e", h, m.weight),
+    "with a weight that has many dimensions": lambda m, h: torch.einsum(
+        "nthd,dhef->ntef", h.unflatten(-1, (3, 2)), m.weight.view(2, 3, 3, 2)
+    ).flatten(-2),
+    "with heads": lambda m, h: torch.einsum(
+        "nthd,hde->nthe", h.unflatten(-1, (3, 2)), m.weight.view(9, 4)[:3].view(3, 2, 2)
+    ).flatten(-2),
+    "with heads that are not there yet": lambda m, h: (
+        torch.einsum("ntd,hed->nhte", h, m.weight.view(2, 3, 6)).transpose(1, 2).flatten(-2)
+    ),
+    "with heads that are joined": lambda m, h: torch.einsum(
+        "nthe,hed->ntd", h.unflatten(-1, (2, 3)), m.weight.view(2, 3, 6)
+    ),
+    "a gain by letters": lambda m, h: torch.einsum("ntd,d->ntd", h, m.gain),
+    "a length by letters": lambda m, h: h + torch.einsum("ntd,d->nt", h, m.gain).unsqueeze(-1),
+    "a weight of others by letters": lambda m, h: torch.einsum("ntd,de->nte", h, m.weight * m.gain),
     "all": all_of,
 }
 
@@ -73,16 +96,71 @@ def test_a_parameter_outside_of_layers_is_exact_without_a_pass_a_sample(check, i
 @pytest.mark.parametrize(
     "use",
     [
-        lambda m, h: h / m.gain,
+        lambda m, h: h.clone().div_(m.gain),
         lambda m, h: h.clone().mul_(m.gain),
-        lambda m, h: torch.einsum("ntd,de->nte", h, m.weight),
+        lambda m, h: torch.einsum("ntd,de->nte", [h, m.weight]),
+        lambda m, h: torch.einsum("ntd,de", h, m.weight).movedim(0, 2),  # its letters in order: e, n, t
+        lambda m, h: torch.einsum("ntd,ee->ntd", h, m.weight),
+        lambda m, h: torch.einsum("tnd,de->nte", h.transpose(0, 1), m.weight),
+        lambda m, h: torch.einsum("ntd,de,e->nte", h, m.weight, m.gain),
+        lambda m, h: h + torch.einsum("ntd,de->ne", h, m.weight).unsqueeze(1),
+        lambda m, h: torch.div(h, m.gain, rounding_mode=None),
         lambda m, h: torch.maximum(h * m.gain, m.gain),
-        lambda m, h: h * (1 + m.gain) + (h / (1 + m.gain)),
+        lambda m, h: h * (1 + m.gain) + h.clone().div_(1 + m.gain),
         lambda m, h: torch.where(h > 0, h + m.shift, m.shift),
     ],
 )
 def test_a_use_that_is_not_known_takes_the_general_path(check, images, use):
     assert check(Free(use), images(4, 5, 4)).general
+
+
+BAGS = {
+    "means": {},
+    "sums": {"mode": "sum"},
+    "means without padding": {"padding_idx": 2},
+    "sums without padding": {"mode": "sum", "padding_idx": -1},
+}
+
+
+class Bag(nn.Module):
+    """Words, and a class of them."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.bag, self.head = nn.EmbeddingBag(7, 4, **options), nn.Linear(4, 3)
+
+    def forward(self, x, weights=None):
+        return self.head(self.bag(x, per_sample_weights=weights).tanh())
+
+
+@pytest.fixture
+def words():
+    def draw(n, length=6, seed=0):
+        x = torch.randint(7, (n, length), generator=torch.Generator().manual_seed(seed))
+        x[0] = 2  # padding alone
+        return x, torch.arange(n) % 3
+
+    return draw
+
+
+@pytest.mark.parametrize("options", BAGS.values(), ids=BAGS.keys())
+@pytest.mark.parametrize("count", [4, 6, 1])  # 6 is also the number of words
+def test_bags_of_words_need_no_pass_a_sample(check, words, options, count):
+    grads = check(Bag(**options), words(count))
+    assert count == 1 or not grads.general
+
+
+def test_bags_of_a_large_table_are_never_written_out(words):
+    model = Bag()
+    model.bag = nn.EmbeddingBag(2**20, 4)
+    per_sample_gradients(model, None, words(4), max_bytes=2**20).gram()
+
+
+def test_other_bags_take_the_general_path(check, words):
+    x, y = words(4)
+    assert check(Bag(mode="max"), (x, y)).general
+    assert check(Bag(scale_grad_by_freq=True), (x, y)).general
+    assert check(Bag(mode="sum"), ((x, torch.rand(4, 6)), y)).general
 
 
 def in_a_loop(m, h):

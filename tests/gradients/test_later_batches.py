@@ -77,7 +77,7 @@ class Unit(nn.Module):
         self.scale, self.head = nn.Parameter(torch.ones(5)), nn.Linear(5, 3)
 
     def forward(self, x):
-        z = x / self.scale
+        z = x.clone().mul_(self.scale)  # which no rule knows
         return self.head(z / (z.square().sum(1, keepdim=True).sqrt() + 1e-6))
 
 
@@ -167,8 +167,12 @@ def test_gradients_do_not_hold_on_to_the_forward_graph():
             self.tensor = tensor.detach()
             alive.add(self)
 
+    class Own(nn.PReLU):
+        def forward(self, x):
+            return torch.lerp(x, x.relu(), self.weight)
+
     alive = weakref.WeakSet()
-    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Sigmoid(), nn.PReLU(), nn.Linear(6, 3))
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Sigmoid(), Own(), nn.Linear(6, 3))
     with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
         grads = per_sample_gradients(model, None, (torch.randn(8, 6), torch.arange(8) % 3))
     gc.collect()

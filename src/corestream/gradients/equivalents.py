@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from .blocks import Block, Outer, Rows
+from .blocks import Block, Lookup, Outer, Rows
 from .blocks.factor import Factor
+from .einsums import rule_for, terms_of
 from .rules import RULES, Rule, Seen
 
 
@@ -77,6 +79,18 @@ def _matmul(input: Tensor, other: Tensor) -> Layer | None:
     return Layer(FROM_THE_LEFT, NO_LAYER, other, input) if input.dim() == 2 and other.dim() >= 3 else None
 
 
+def _einsum(equation: str, one: Tensor, other: Tensor) -> Layer | None:
+    found = terms_of(equation, one, other)
+    if found is None:
+        return None
+    terms, inputs, weight = found
+    return Layer(rule_for(terms, weight), NO_LAYER, inputs, weight)
+
+
+def _prelu(input: Tensor, weight: Tensor) -> Layer:
+    return Layer.of(nn.PReLU(weight.numel(), device="meta"), input, weight)
+
+
 def _layer_norm(
     input: Tensor,
     normalized_shape: list[int],
@@ -137,6 +151,43 @@ def _embedding(
     return Layer.of(module, input, weight)
 
 
+def _embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Layer | None:
+    """Bags of one size, [N, size]; of many sizes they have no samples' dimension."""
+    if (
+        input.dim() != 2
+        or mode == "max"
+        or max_norm is not None
+        or scale_grad_by_freq
+        or per_sample_weights is not None
+    ):
+        return None
+    rule = Rule(partial(_bags, len(weight), mode == "mean", padding_idx), events=lambda module, x: (1, 1))
+    return Layer(rule, NO_LAYER, input, weight)
+
+
+def _bags(entries: int, mean: bool, padding: int | None, seen: Seen) -> list[Block]:
+    """y = Σ_l weight[x_l], or their mean, without those that are padding: [N, T, size]."""
+    shares = torch.ones_like(seen.inputs, dtype=seen.gradient.dtype)
+    if padding is not None:
+        shares = shares.masked_fill(seen.inputs == padding % entries, 0)
+    if mean:
+        shares = shares / shares.sum(2, keepdim=True).clamp_min(1)
+    left = seen.gradient.unsqueeze(2) * shares.unsqueeze(3)
+    return [Lookup(seen.names["weight"], entries, seen.inputs.flatten(1), left.flatten(1, 2), seen.max_bytes)]
+
+
 def _getitem(input: Tensor, index: Any) -> Layer | None:
     is_index = isinstance(index, Tensor) and index.dtype in (torch.int32, torch.int64)
     if not is_index or input.dim() != 2:
@@ -177,11 +228,14 @@ LAYERS: dict[str, Seeing] = {
     "addmm": _addmm,
     "matmul": _matmul,
     "mm": _matmul,
+    "einsum": _einsum,
+    "prelu": _prelu,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "group_norm": _group_norm,
     "batch_norm": _batch_norm,
     "embedding": _embedding,
+    "embedding_bag": _embedding_bag,
     "__getitem__": _getitem,
     "conv1d": _convolution(nn.Conv1d),
     "conv2d": _convolution(nn.Conv2d),

@@ -124,7 +124,12 @@ class Functions(TorchFunctionMode):
         in_place = output is one
         if in_place and (source is one or signs is None or output._is_view()):
             return  # what it was before is gone, or what it is a part of has changed too
-        factor = partner if signs is None else torch.full((), signs[place], device=output.device)
+        if signs is not None:
+            factor = torch.full((), signs[place], device=output.device)
+        elif name == "mul":
+            factor = partner
+        else:  # by which the source is divided, or which is divided by it
+            factor = 1 / partner if place == 0 else -output.detach() / source.detach()
         self._tell_use(name, Source(source, ways), factor, output)
 
     def _see_spread(self, source: Any, output: Tensor) -> None:
@@ -176,9 +181,10 @@ class Functions(TorchFunctionMode):
 
 
 LOOKUPS = ("embedding", "__getitem__")
-# functions that add what stands at their first and second place, with these signs; None for those that multiply
+# functions that add what stands at their first and second place, with these signs; None for those that multiply or divide
 SIGNS: dict[str, tuple[float, float] | None] = {
-    "add": (1.0, 1.0), "add_": (1.0, 1.0), "sub": (1.0, -1.0), "sub_": (1.0, -1.0), "mul": None, "mul_": None,
+    "add": (1.0, 1.0), "add_": (1.0, 1.0), "sub": (1.0, -1.0), "sub_": (1.0, -1.0),
+    "mul": None, "mul_": None, "div": None, "div_": None, "true_divide": None,
 }  # fmt: skip
 
 
