@@ -89,7 +89,8 @@ class Learner:
         if isinstance(model, nn.parallel.DistributedDataParallel) and torch.distributed.get_world_size() > 1:
             raise ValueError(
                 "a learner takes its own steps, which DistributedDataParallel would not average over its processes: give the model "
-                "itself (model.module) and one process, or average what `combine` gives in a loop of your own"
+                "itself (model.module) and one process, or add up what `combine` gives in a loop of your own "
+                '(docs/own-loop.md, "Several processes")'
             )
         self.model, self.optimizer = unwrap(model), optimizer
         check_optimizer(optimizer, trainable(self.model).values())
