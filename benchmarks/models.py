@@ -1,7 +1,9 @@
-"""What per-sample gradients cost for models of Hugging Face, made from a configuration and without training.
+"""What per-sample gradients cost for recurrent models and, where transformers is installed, for models of Hugging Face, made from a
+configuration and without training.
 
-    pip install transformers
     python benchmarks/models.py [--samples 8 32] [--rounds 5]
+
+Of "LSTM, own forward" nothing is known, so that it takes one backward pass a sample.
 
 A plain forward and backward pass and the gradients with their Gram matrix take turns; medians are shown, in one thread, and the ratio is
 the median of those within a round.
@@ -13,25 +15,53 @@ import time
 from collections.abc import Callable, Iterator
 
 import torch
-import transformers as hf
 from torch import Tensor, nn
 
 import corestream
+from corestream.gradients import cross_entropy
+
+try:
+    import transformers as hf
+except ImportError:
+    hf = None
 
 LENGTH, WORDS = 48, 1000
 SIZES = {"num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 128, "intermediate_size": 512}
 TEXT = {"vocab_size": WORDS, "max_position_embeddings": 128, "pad_token_id": 0, "num_labels": 3, **SIZES}
 
 
-def models() -> Iterator[tuple[str, nn.Module]]:
+class Own(nn.LSTM):
+    def forward(self, *args: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        return super().forward(*args)
+
+
+class Reader(nn.Module):
+    """Reads the words one after the other."""
+
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.words, self.cells, self.head = (
+            nn.Embedding(WORDS, 64),
+            kind(64, 128, batch_first=True),
+            nn.Linear(128, 3),
+        )
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.head(self.cells(self.words(input_ids))[0][:, -1])
+
+
+def recurrent() -> Iterator[tuple[str, nn.Module]]:
+    yield from ((kind.__name__, Reader(kind)) for kind in (nn.RNN, nn.GRU, nn.LSTM))
+    yield "LSTM, own forward", Reader(Own)
+
+
+def hugging_face() -> Iterator[tuple[str, nn.Module]]:
     yield "BERT", hf.BertForSequenceClassification(hf.BertConfig(**TEXT))
     yield "RoBERTa", hf.RobertaForSequenceClassification(hf.RobertaConfig(**TEXT))
     yield "Llama", hf.LlamaForSequenceClassification(hf.LlamaConfig(**TEXT))
     yield "GPT-2", hf.GPT2ForSequenceClassification(hf.GPT2Config(**TEXT))
-    yield (
-        "ViT",
-        hf.ViTForImageClassification(hf.ViTConfig(image_size=32, patch_size=4, num_labels=3, **SIZES)),
-    )
+    pictures = hf.ViTConfig(image_size=32, patch_size=4, num_labels=3, **SIZES)
+    yield "ViT", hf.ViTForImageClassification(pictures)
 
 
 def batch_for(name: str, count: int) -> tuple[dict[str, Tensor], Tensor]:
@@ -54,7 +84,7 @@ def measure(name: str, model: nn.Module, count: int, rounds: int) -> None:
     model.eval()
 
     def plain() -> None:
-        nn.functional.cross_entropy(model(**inputs).logits, targets).backward()
+        cross_entropy(model(**inputs), targets).mean().backward()
         model.zero_grad()
 
     def gram() -> Tensor:
@@ -74,11 +104,10 @@ def main() -> None:
     parser.add_argument("--samples", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    hf.logging.set_verbosity_error()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print("| model | samples | plain ms | gradients and Gram ms | ratio |\n|---|---|---|---|---|")
-    for name, model in models():
+    for name, model in (*recurrent(), *(hugging_face() if hf is not None else ())):
         for count in arguments.samples:
             measure(name, model, count, arguments.rounds)
 
