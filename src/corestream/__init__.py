@@ -5,8 +5,9 @@ from importlib.metadata import PackageNotFoundError, version
 from . import _threads  # noqa: F401  first, before torch
 from .errors import ConfigError, CorestreamError, DataError, NonFiniteError, RunError
 from .gradients import PerSampleGradients, per_sample_gradients
-from .learners.base import Learner, Step
+from .learners.base import Learner
 from .learners.ocs import OCS
+from .learners.step import Step
 from .memory import ReplayMemory, Samples
 from .selection.scores import Scores, score
 from .streams import Stream, Task, benchmark

@@ -1,7 +1,7 @@
 """How does the model learn? One short file per method, one contract."""
 
 from .a_gem import AGEM
-from .base import Learner, Step
+from .base import Learner
 from .bilevel import Bilevel
 from .coreset import Coreset
 from .er_mir import ERMIR
@@ -19,6 +19,7 @@ from .presets import PROTOCOLS
 from .registry import Method, build, default_protocol, describe, names, register, settings
 from .rehearsal import Rehearsal
 from .stable_sgd import StableSGD
+from .step import Step
 from .uniform import Uniform
 from .uniform_ocs import UniformOCS
 from .vector_ocs import FeatOCS, InputOCS

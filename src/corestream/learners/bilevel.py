@@ -11,9 +11,9 @@ from ..gradients.restoring import in_mode, unchanged_buffers
 from ..memory import ReplayMemory, Samples
 from ..selection.bilevel import RIDGE, bilevel
 from ..selection.kernels import ntk, rbf
-from .base import Step
 from .coreset import Coreset
 from .features import features
+from .step import Step
 
 
 def check_classes(targets: Tensor) -> None:

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from ..counts import check_counts
 from ..gradients.calling import Inputs, LossFn
 from ..memory import Samples
-from .base import Learner, Step, weighted_mean
+from .base import Learner, weighted_mean
+from .step import Step
 
 
 class Finetune(Learner):

@@ -19,9 +19,10 @@ from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.scores import Scores, require_finite, top, weigh
-from .base import Step, weighted_mean
+from .base import weighted_mean
 from .optimized import optimized, outside
 from .picks import KeepsPicks
+from .step import Step
 
 
 class OCS(KeepsPicks):

@@ -6,8 +6,8 @@ from torch import Tensor
 from ..gradients.calling import Inputs
 from ..memory import Samples
 from ..selection.scores import score, top
-from .base import Step
 from .ocs import OCS
+from .step import Step
 
 
 class UniformOCS(OCS):

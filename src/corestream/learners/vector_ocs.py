@@ -8,9 +8,9 @@ from ..gradients.restoring import in_mode, unchanged_buffers
 from ..memory import Samples
 from ..selection.criteria import vector_criteria
 from ..selection.scores import top, weigh
-from .base import Step
 from .features import features, raw_inputs
 from .ocs import OCS
+from .step import Step
 
 
 class InputOCS(OCS):
