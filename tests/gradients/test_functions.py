@@ -356,6 +356,29 @@ def test_looked_up_positions_need_no_pass_a_sample(oracle, compare, flat, length
         assert not grads.general or (number == 0 and flat and length == 4)
 
 
+class SequenceFirst(nn.Module):
+    """A transformer that has its samples second, with positions that it learns."""
+
+    def __init__(self, *, below):
+        super().__init__()
+        self.below = nn.Linear(4, 4) if below else nn.Identity()
+        self.positions = nn.Parameter(torch.randn(9, 1, 4))
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.below(x.transpose(0, 1)) + self.positions[: x.shape[1]]
+        return self.head(self.layer(x).mean(0))
+
+
+@pytest.mark.parametrize("below", [True, False], ids=["on what is learned", "on inputs"])
+@pytest.mark.parametrize("length", [3, 4, 5, 8])  # with 4 samples, some could be taken for them
+def test_learned_positions_of_a_sequence_first_model_are_exact(check, images, length, below):
+    grads = check(SequenceFirst(below=below), images(4, length, 4))
+    assert not grads.coupled
+    assert length % 4 == 0 or not grads.general
+
+
 def test_as_many_rows_as_samples_are_taken_for_theirs_in_the_first_batch_alone(oracle, compare, images):
     model, batch = Free(USES["rows of a table"]).double(), (images(5, 5, 4)[0].double(), torch.arange(5) % 3)
     for expected in ({"weight"}, set(), set()):

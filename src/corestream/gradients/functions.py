@@ -161,8 +161,11 @@ class Functions(TorchFunctionMode):
     def _tell_use(self, name: str, source: Source, factor: Tensor, output: Tensor) -> None:
         if source.tensor._backward_hooks:
             return  # which want to see the whole gradient
-        shape = _own_shape(source.tensor)
-        rule = Rule(partial(_spread_rows, tuple(source.tensor.shape), shape), partial(_events, len(shape)))
+        shape, whole = _own_shape(source.tensor), tuple(source.tensor.shape)
+        if self._has_samples_second(source.tensor, output):
+            rule = Rule(partial(_rows_by_step, whole), partial(_events, len(whole) - 2))
+        else:
+            rule = Rule(partial(_spread_rows, whole, shape), partial(_events, len(shape)))
         names = {way: way for way in source.ways}
         self._tell(
             f"{name} {sorted(names)}",
@@ -177,7 +180,18 @@ class Functions(TorchFunctionMode):
     def _reaches_samples(self, source: Tensor, output: Tensor) -> bool:
         """Whether it is repeated for each sample: there are samples in the output, and none in it."""
         leading = output.shape[: output.dim() - len(_own_shape(source))]
-        return self._count > 1 and self._count in leading[:2]
+        repeated = self._count > 1 and self._count in leading[:2]
+        return repeated or self._has_samples_second(source, output)
+
+    def _has_samples_second(self, source: Tensor, output: Tensor) -> bool:
+        """Whether it is repeated in the second dimension alone, as [T, 1, D] is for [T, N, D]; not where the first could be samples too."""
+        by_step = self._count > 1 and len(source.shape) == len(output.shape) > 1 and source.shape[1] == 1
+        return (
+            by_step
+            and output.shape[1] == self._count
+            and output.shape[0] % self._count != 0
+            and (source.shape[0], *source.shape[2:]) == (output.shape[0], *output.shape[2:])
+        )
 
 
 LOOKUPS = ("embedding", "__getitem__")
@@ -213,12 +227,22 @@ def _events(dims: int, module: nn.Module, x: Tensor) -> tuple[int, int]:
 
 def _spread_rows(shape: tuple[int, ...], own: tuple[int, ...], seen: Seen) -> list[Block]:
     """Σ_t b_nt ∘ a_nt with respect to a tensor of this shape, summed where it was repeated: [N, T, *event] to [N, *shape]."""
-    choice = seen.inputs.dtype == torch.bool  # for 0 × inf is NaN
-    values = torch.where(seen.inputs, seen.gradient, 0) if choice else seen.gradient * seen.inputs
-    values = values.sum(1)
+    values = _products(seen).sum(1)
     over = [1 + dim for dim, size in enumerate(own) if size == 1]
     values = values.sum(over, keepdim=True) if over else values
     return [Rows(seen.names["weight"], values.reshape(len(values), *shape))]
+
+
+def _rows_by_step(shape: tuple[int, ...], seen: Seen) -> list[Block]:
+    """b_nt ∘ a_nt with respect to a tensor [T, 1, *event]: each position has its own."""
+    values = _products(seen)
+    return [Rows(seen.names["weight"], values.reshape(len(values), *shape))]
+
+
+def _products(seen: Seen) -> Tensor:
+    """b ∘ a; where a is a choice, without a product, for 0 × inf is NaN."""
+    choice = seen.inputs.dtype == torch.bool
+    return torch.where(seen.inputs, seen.gradient, 0) if choice else seen.gradient * seen.inputs
 
 
 def counts_positions(index: Any, count: int) -> bool:
