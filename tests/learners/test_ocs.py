@@ -1437,6 +1437,25 @@ def test_what_is_kept_is_ranked_task_by_task_where_samples_depend_on_each_other(
     torch.testing.assert_close(learner._worth_of_kept(), alone)
 
 
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_models_learn_in_one_pass_as_in_two(ocs, draw, filled, kind):
+    class Sequences(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.head = kind(2, 5, num_layers=2, batch_first=True), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.cells(x.unflatten(1, (2, 2)))[0][:, -1])
+
+    torch.manual_seed(0)
+    net = Sequences().double()
+    one, two = (ocs(filled(), copy.deepcopy(net), single_pass=way) for way in (True, False))
+    for step in range(5):
+        x, y = draw(seed=step)
+        assert torch.equal(one.observe(x, y).picked, two.observe(x, y).picked)
+    same_parameters(one, two)
+
+
 class OwnGRU(nn.GRU):
     """No rule knows what a forward pass of one's own does."""
 
