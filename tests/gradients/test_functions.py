@@ -76,6 +76,12 @@ USES = {
     "with heads that are joined": lambda m, h: torch.einsum(
         "nthe,hed->ntd", h.unflatten(-1, (2, 3)), m.weight.view(2, 3, 6)
     ),
+    "with positions in another order": lambda m, h: torch.einsum(
+        "nstd,de->ntse", h.unsqueeze(1).expand(-1, 5, -1, -1) * torch.arange(25).view(5, 5, 1).to(h), m.weight
+    ).flatten(1, 2),
+    "where samples come second": lambda m, h: torch.einsum(
+        "tnd,de->tne", h.transpose(0, 1), m.weight
+    ).transpose(0, 1),
     "a gain by letters": lambda m, h: torch.einsum("ntd,d->ntd", h, m.gain),
     "a length by letters": lambda m, h: h + torch.einsum("ntd,d->nt", h, m.gain).unsqueeze(-1),
     "a weight of others by letters": lambda m, h: torch.einsum("ntd,de->nte", h, m.weight * m.gain),
@@ -97,6 +103,7 @@ def test_a_parameter_outside_of_layers_is_exact_without_a_pass_a_sample(check, i
     "use",
     [
         lambda m, h: h.clone().div_(m.gain),
+        lambda m, h: torch.cat([torch.einsum("ntd,de->nte", h, m.weight[:, :0]), h], -1),
         lambda m, h: h.clone().mul_(m.gain),
         lambda m, h: torch.einsum("ntd,de->nte", [h, m.weight]),
         lambda m, h: torch.einsum("ntd,de", h, m.weight).movedim(0, 2),  # its letters in order: e, n, t
@@ -148,6 +155,47 @@ def words():
 def test_bags_of_words_need_no_pass_a_sample(check, words, options, count):
     grads = check(Bag(**options), words(count))
     assert count == 1 or not grads.general
+
+
+def test_a_number_that_is_no_vector_may_be_the_slope(check, images):
+    check(Free(lambda m, h: F.prelu(h, m.heat)), images(4, 5, 4))
+
+
+def test_whole_numbers_may_divide_a_parameter(check, images):
+    check(
+        Free(lambda m, h: h + m.gain / (3 * h.detach().abs() + 1).long()),
+        images(4, 5, 4),
+        dtypes=(torch.float64,),
+    )
+
+
+def test_what_is_made_of_all_parameters_is_no_trouble_where_one_layer_has_no_rule(check, images):
+    class Penalised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.head = OwnGRU(4, 6, batch_first=True), nn.Linear(6, 3)
+
+        def forward(self, x):
+            length = sum(p.square().sum() for p in self.cells.parameters()).sqrt()
+            return self.head(self.cells(x)[0].mean(1) / length)
+
+    check(Penalised(), images(4, 5, 4))
+
+
+def test_what_learned_slots_become_in_many_steps_is_walked_once(check, images):
+    class Slots(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.slots, self.cell = nn.Parameter(torch.randn(5, 6)), nn.LSTMCell(6, 6)
+            self.head = nn.Linear(6, 3)
+
+        def forward(self, x):
+            state = None
+            for _ in range(30):
+                state = self.cell(self.slots, state)
+            return self.head((x @ state[0].T).softmax(-1) @ state[0])
+
+    check(Slots(), images(4, 6), dtypes=(torch.float64,))
 
 
 def test_bags_of_a_large_table_are_never_written_out(words):

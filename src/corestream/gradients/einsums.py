@@ -14,11 +14,21 @@ from .rules import Rule, Seen
 
 @dataclass(frozen=True)
 class Terms:
-    """The letters of an equation `inputs,weight->outputs`, in which the first letter of inputs and outputs is the samples'."""
+    """The letters of an equation `inputs,weight->outputs`. Samples are among the first ones that inputs and outputs have in common."""
 
     inputs: str
     weight: str
     outputs: str
+
+    @property
+    def leading(self) -> int:
+        """How many letters inputs and outputs begin with that the weight does not have."""
+        same = 0
+        for one, other in zip(self.inputs, self.outputs, strict=False):
+            if one != other or one in self.weight:
+                break
+            same += 1
+        return same
 
     @property
     def groups(self) -> str:
@@ -33,14 +43,18 @@ class Terms:
     def new(self) -> str:
         return "".join(one for one in self.weight if one in self.outputs and one not in self.inputs)
 
+    @property
+    def positions(self) -> str:
+        """Those of inputs and outputs alone, behind the leading ones."""
+        return "".join(one for one in self.inputs[self.leading :] if one not in self.weight)
+
     def is_linear(self) -> bool:
         """Whether it is a linear layer, its weight [groups, new, summed] or [groups, summed, new]."""
         terms = (self.inputs, self.weight, self.outputs)
         once = all(len(set(term)) == len(term) for term in terms)
         known = all(sum(one in term for term in terms) > 1 for one in set("".join(terms)))
-        of_samples = self.inputs[:1] == self.outputs[:1] != "" and self.inputs[0] not in self.weight
         orders = (self.groups + self.new + self.summed, self.groups + self.summed + self.new)
-        return once and known and of_samples and self.weight in orders
+        return once and known and self.leading > 0 and self.weight in orders
 
 
 def terms_of(equation: str, one: Tensor, other: Tensor) -> tuple[Terms, Tensor, Tensor] | None:
@@ -49,12 +63,12 @@ def terms_of(equation: str, one: Tensor, other: Tensor) -> tuple[Terms, Tensor, 
     if not arrow or given.count(",") != 1:
         return None
     first, second = given.split(",")
-    spare = "".join(letter for letter in ascii_letters if letter not in equation)
-    for term, tensor in ((first, one), (second, other)):
-        if "..." in term:  # which may stand for some letters of one tensor
-            spare = spare[: tensor.dim() - len(term) + 3]
     if "..." in first and "..." in second:
         return None
+    spare = "".join(letter for letter in ascii_letters if letter not in equation)
+    for term, tensor in ((first, one), (second, other)):
+        if "..." in term:  # which stands for the letters that are missing
+            spare = spare[: tensor.dim() - len(term) + 3]
     first, second, outputs = (term.replace("...", spare) for term in (first, second, outputs))
     for terms, inputs, weight in (
         (Terms(first, second, outputs), one, other),
@@ -66,23 +80,22 @@ def terms_of(equation: str, one: Tensor, other: Tensor) -> tuple[Terms, Tensor, 
 
 
 def rule_for(terms: Terms, weight: Tensor) -> Rule:
-    """Everything behind the samples' dimension is one position's."""
-    events = len(terms.inputs) - 1, len(terms.outputs) - 1
+    events = len(terms.inputs) - terms.leading, len(terms.outputs) - terms.leading
     return Rule(partial(_blocks, terms, tuple(weight.shape)), lambda module, x: events)
 
 
 def _blocks(terms: Terms, shape: tuple[int, ...], seen: Seen) -> list[Block]:
-    left = _arranged(seen.gradient, terms.outputs[1:], terms.groups, terms.new)
-    right = _arranged(seen.inputs, terms.inputs[1:], terms.groups, terms.summed)
+    left = _arranged(seen.gradient, terms.outputs, terms, terms.new)
+    right = _arranged(seen.inputs, terms.inputs, terms, terms.summed)
     if terms.weight != terms.groups + terms.new + terms.summed:
         left, right = right, left
     return [Outer(seen.names["weight"], shape, Factor(left), Factor(right), None, seen.max_bytes)]
 
 
-def _arranged(x: Tensor, letters: str, groups: str, own: str) -> Tensor:
-    """[N, T, *letters] as [N, G, T · the other letters, own]."""
-    places = {one: 2 + n for n, one in enumerate(letters)}
-    first, last = [places[one] for one in groups], [places[one] for one in own]
-    between = [place for one, place in places.items() if one not in groups + own]
-    sizes = [math.prod(x.shape[place] for place in part) for part in (first, last)]
-    return x.permute(0, *first, 1, *between, *last).reshape(len(x), sizes[0], -1, sizes[1])
+def _arranged(x: Tensor, letters: str, terms: Terms, own: str) -> Tensor:
+    """[N, T, *letters behind the leading ones] as [N, G, T · positions, own]."""
+    place = {one: 2 + n for n, one in enumerate(letters[terms.leading :])}
+    parts = [[place[one] for one in part] for part in (terms.groups, terms.positions, own)]
+    groups, positions, width = (math.prod(x.shape[n] for n in part) for part in parts)
+    ordered = x.permute(0, *parts[0], 1, *parts[1], *parts[2])
+    return ordered.reshape(len(x), groups, x.shape[1] * positions, width)

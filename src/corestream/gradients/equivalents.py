@@ -84,10 +84,14 @@ def _einsum(equation: str, one: Tensor, other: Tensor) -> Layer | None:
     if found is None:
         return None
     terms, inputs, weight = found
+    if not weight.numel():
+        return None
     return Layer(rule_for(terms, weight), NO_LAYER, inputs, weight)
 
 
-def _prelu(input: Tensor, weight: Tensor) -> Layer:
+def _prelu(input: Tensor, weight: Tensor) -> Layer | None:
+    if weight.dim() != 1:
+        return None
     return Layer.of(nn.PReLU(weight.numel(), device="meta"), input, weight)
 
 

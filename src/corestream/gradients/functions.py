@@ -129,7 +129,7 @@ class Functions(TorchFunctionMode):
         elif name == "mul":
             factor = partner
         else:  # by which the source is divided, or which is divided by it
-            factor = 1 / partner if place == 0 else -output.detach() / source.detach()
+            factor = 1 / partner.to(output.dtype) if place == 0 else -output.detach() / source.detach()
         self._tell_use(name, Source(source, ways), factor, output)
 
     def _see_spread(self, source: Any, output: Tensor) -> None:

@@ -62,10 +62,12 @@ class Made:
         if not self.ways(value):
             return False
         stack: list[Any] = [] if value.grad_fn is None else [value.grad_fn]
+        walked: set[Any] = set()
         while stack:
             node = stack.pop()
-            if isinstance(node, AccumulateGrad):
+            if isinstance(node, AccumulateGrad) or node in walked:
                 continue
+            walked.add(node)
             children = [edge for edge in node.next_functions if edge[0] is not None]
             stack += [child for child, _ in children]
             shape = node._input_metadata[0].shape
@@ -76,7 +78,7 @@ class Made:
         return True
 
     def _may_hold_samples(self, shape: Sequence[int]) -> bool:
-        return shape[:1] != () and (shape[0] % self._count == 0 or self._count in shape[1:2])
+        return len(shape) > 0 and (shape[0] % self._count == 0 or self._count in shape[1:2])
 
     def _made_at(self, root: Any) -> Counter[str] | None:
         stack = [root]

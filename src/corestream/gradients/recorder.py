@@ -259,7 +259,9 @@ class Recorder:
         whole = tensor._base
         if whole is None or id(whole) not in self._names or tensor.shape[1:] != whole.shape[1:]:
             return None
-        start = (tensor.storage_offset() - whole.storage_offset()) // whole.stride(0)
+        start, within = divmod(int(tensor.storage_offset() - whole.storage_offset()), whole.stride(0))
+        if within or tensor.stride() != whole.stride():
+            return None  # parts of rows
         return self._names[id(whole)], (start, whole.shape[0] - start - tensor.shape[0])
 
 

@@ -282,6 +282,55 @@ def test_samples_along_the_time_axis_are_told_to_depend_on_each_other(sequences,
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_outputs_lie_in_memory_as_torchs_do(check, sequences, kind):
+    class Viewing(Reader):
+        def forward(self, x):
+            outputs, _ = self.cells(x.transpose(0, 1))
+            return self.head(outputs.view(len(outputs) * len(x), -1).view(len(outputs), len(x), -1).sum(0))
+
+    check(Viewing(kind), sequences(), dtypes=(torch.float64,))
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_of_the_samples_or_none_may_go_through(check, sequences, kind, count):
+    class Routed(Reader):
+        def forward(self, x):
+            rows = torch.arange(count)
+            through = self.cells(x[rows])[0].mean(1)
+            return self.head(x[:, 0, :HIDDEN].index_put((rows,), through))
+
+    check(Routed(kind, batch_first=True), sequences(), dtypes=(torch.float64,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_derivative_inside_of_the_model_is_no_trouble(check, sequences, kind):
+    class Along(Reader):
+        def forward(self, x):
+            return self.head(torch.func.jvp(lambda z: self.cells(z)[0].mean(1), (x,), (x.cos(),))[1])
+
+    model = Along(kind, batch_first=True)
+    check(model, sequences(), dtypes=(torch.float64,))
+
+
+def test_a_weight_that_is_a_part_of_another_and_begins_within_a_row_is_exact(check, sequences):
+    class Banked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bank, self.cell = nn.Parameter(torch.randn(6, HIDDEN)), nn.RNNCell(WIDTH, HIDDEN)
+            self.head = nn.Linear(HIDDEN, 3)
+
+        def forward(self, x):
+            weight = self.bank.view(-1)[2 : 2 + HIDDEN * HIDDEN].view(HIDDEN, HIDDEN)
+            state = x[:, 0, :HIDDEN]
+            for step in x.unbind(1):
+                state = torch.func.functional_call(self.cell, {"weight_hh": weight}, (step, state))
+            return self.head(state)
+
+    check(Banked(), sequences(), dtypes=(torch.float64,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_wrong_first_state_gets_torchs_own_message(sequences, kind):
     x, y = sequences()
     with pytest.raises(RuntimeError, match="Expected hidden"):

@@ -110,7 +110,8 @@ class Outer(Block):
             for part in slices(len(self), table_bytes + self.right.bytes_each, self.max_bytes // 2):
                 left, right = (self._by_group(f[part]) for f in (self.left, self.right))
                 table = _product(left, left2.mT).mul_(self._with_bias(_product(right, right2.mT)))
-                sizes = (groups, -1, self.left.positions, columns.stop - columns.start, other.left.positions)
+                rows, cells = part.stop - part.start, columns.stop - columns.start
+                sizes = (groups, rows, self.left.positions, cells, other.left.positions)
                 strip.append(table.view(sizes).sum((0, 2, 4)))
             strips.append(torch.cat(strip))
         return torch.cat(strips, dim=1)

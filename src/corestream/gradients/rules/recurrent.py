@@ -103,7 +103,7 @@ def _told_layers(module: nn.RNNBase, cell: Cell, input: Any, tell: Tell) -> Call
         for layer in range(module.num_layers):
             if layer and module.training and module.dropout:
                 # in the order in which torch has them, so that the same is drawn
-                sequences = form.apart(F.dropout(form.together(sequences).contiguous(), module.dropout))
+                sequences = form.apart(F.dropout(form.together(sequences), module.dropout))
             sides = []
             for backwards in (False, True) if module.bidirectional else (False,):
                 start = tuple(part[len(ends)] for part in state)
@@ -128,11 +128,11 @@ def _over_time(
     from_input = F.linear(x, w_ih, b_ih)
     learns = w_hh.requires_grad or (b_hh is not None and b_hh.requires_grad)
     if learns and not from_input.requires_grad:
-        from_input.requires_grad_()
+        from_input = from_input + torch.zeros_like(from_input, requires_grad=True)
     inputs, turned = from_input.unbind(1), w_hh.t()
     # A GRU multiplies what comes from the hidden state by a gate: its gradient is met at zeros that are added to it. In the others it is
     # that of what comes from the input.
-    zeros = torch.zeros_like(from_input).requires_grad_(learns) if cell is _gru else None
+    zeros = torch.zeros_like(from_input, requires_grad=learns) if cell is _gru else None
     added = None if zeros is None else zeros.unbind(1)
     outputs, before, uses = list[Tensor](), list[Tensor](), list[Any]()
     steps = range(len(inputs))
@@ -173,7 +173,7 @@ class Straight:
 
     def together(self, x: Tensor) -> Tensor:
         """What torch has, of [N, T, width]."""
-        return x.transpose(0, 1)
+        return x.transpose(0, 1).contiguous()
 
     def in_own_order(self, state: Tensor) -> Tensor:
         return state
