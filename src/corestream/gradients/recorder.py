@@ -188,7 +188,7 @@ class Recorder:
     def _record(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
         rows: tuple[int, int] | None = None, statistics: batch_norm.Statistics | None = None,
-        source: Source | None = None, nodes: Sequence[Any] | None = None,
+        source: Source | None = None, nodes: Sequence[Any] | None = None, in_order: bool = True,
     ) -> None:  # fmt: skip
         events = rule.events(module, inputs)
         if self._functions is not None:
@@ -198,7 +198,7 @@ class Recorder:
             self._functions.made.has_samples(output)
         # places in a table may be the same for all samples, as positions are
         by_sample = inputs.is_floating_point() or inputs.shape[:1] == (self._count,)
-        has_samples = by_sample and source is None
+        has_samples = by_sample and source is None and in_order
         edge = get_gradient_edge(output)
         call = Call(
             label,
@@ -239,6 +239,7 @@ class Recorder:
             bias: Tensor | None,
             output: Tensor,
             nodes: Sequence[Any] | None = None,
+            in_order: bool = True,
         ) -> None:
             if not output.requires_grad:
                 return
@@ -248,7 +249,7 @@ class Recorder:
                 if place is not None:
                     by_rows.setdefault(place[1], {})[own] = place[0]
             for rows, names in by_rows.items():
-                self._record(label, rule, module, names, inputs, output, rows, nodes=nodes)
+                self._record(label, rule, module, names, inputs, output, rows, nodes=nodes, in_order=in_order)
 
         return tell
 

@@ -121,6 +121,36 @@ def test_sequences_that_the_user_has_sorted_are_exact(check, sequences, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_sorts_its_sequences_has_samples_of_their_own(check, sequences, kind):
+    class Sorting(Reader):
+        def forward(self, x, lengths):
+            lengths, order = lengths.sort(descending=True)
+            packed = pack_padded_sequence(x[order], lengths, batch_first=True)
+            states = self.cells(packed)[1]
+            return self.head((states[0] if isinstance(states, tuple) else states)[-1][order.argsort()])
+
+    x, y = sequences()
+    grads = check(Sorting(kind, batch_first=True), ((x, LENGTHS), y), dtypes=(torch.float64,))
+    assert not grads.coupled
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_autocast_gives_outputs_and_states_torchs_dtypes(sequences, kind):
+    class Told(Reader):
+        def forward(self, x):
+            outputs, states = self.cells(x)
+            states = states if isinstance(states, tuple) else (states,)
+            seen.append([tensor.dtype for tensor in (outputs, *states)])
+            return self.head(outputs.sum(1))
+
+    model, (x, y), seen = Told(kind, batch_first=True), sequences(), []
+    with torch.autocast("cpu", torch.bfloat16):
+        model(x)
+        per_sample_gradients(model, None, (x, y))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_lengths_may_differ_from_batch_to_batch(oracle, compare, sequences, kind):
     model, (x, y) = Reader(kind).double(), sequences()
     for seed in range(6):

@@ -22,10 +22,11 @@ Cell = Callable[[Tensor, Tensor, State], State]
 
 class Tell(Protocol):
     """Where a linear layer is told of: its input, weight and bias, something with the gradient of its output and, where it is used more
-    than once, the graph's node of each use."""
+    than once, the graph's node of each use. Samples that are not `in_order` may have been sorted by the model."""
 
     def __call__(
-        self, inputs: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, nodes: Sequence[Any] | None = None
+        self, inputs: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, nodes: Sequence[Any] | None = None,
+        in_order: bool = True,
     ) -> None: ...  # fmt: skip
 
 
@@ -107,9 +108,7 @@ def _told_layers(module: nn.RNNBase, cell: Cell, input: Any, tell: Tell) -> Call
             sides = []
             for backwards in (False, True) if module.bidirectional else (False,):
                 start = tuple(part[len(ends)] for part in state)
-                outputs, end = _over_time(
-                    cell, sequences, start, weights[len(ends)], form.there, backwards, tell
-                )
+                outputs, end = _over_time(cell, form, sequences, start, weights[len(ends)], backwards, tell)
                 sides.append(outputs)
                 ends.append(end)
             sequences = torch.cat(sides, 2)
@@ -121,7 +120,7 @@ def _told_layers(module: nn.RNNBase, cell: Cell, input: Any, tell: Tell) -> Call
 
 
 def _over_time(
-    cell: Cell, x: Tensor, state: State, weights: Sequence[Any], there: Tensor | None, backwards: bool, tell: Tell
+    cell: Cell, form: "Straight", x: Tensor, state: State, weights: Sequence[Any], backwards: bool, tell: Tell
 ) -> tuple[Tensor, State]:  # fmt: skip
     """One layer in one direction, [N, T, width]: its outputs, and the state after the last step."""
     w_ih, w_hh, b_ih, b_hh = weights if len(weights) == 4 else (*weights, None, None)
@@ -129,6 +128,8 @@ def _over_time(
     learns = w_hh.requires_grad or (b_hh is not None and b_hh.requires_grad)
     if learns and not from_input.requires_grad:
         from_input = from_input + torch.zeros_like(from_input, requires_grad=True)
+    if cell is not _gru or x.is_cuda:  # under autocast a GRU alone keeps its state as it is, on a processor
+        state = tuple(part.to(from_input.dtype) for part in state)
     inputs, turned = from_input.unbind(1), w_hh.t()
     # A GRU multiplies what comes from the hidden state by a gate: its gradient is met at zeros that are added to it. In the others it is
     # that of what comes from the input.
@@ -144,17 +145,16 @@ def _over_time(
         if added is not None:
             from_hidden = from_hidden + added[t]
         after = cell(inputs[t], from_hidden, state)
-        if there is not None:
-            after = tuple(
-                torch.where(there[:, t, None], new, old) for new, old in zip(after, state, strict=True)
-            )
+        if form.there is not None:
+            here = form.there[:, t, None]
+            after = tuple(torch.where(here, new, old) for new, old in zip(after, state, strict=True))
         state = after
         outputs.append(state[0])
     if backwards:
         outputs.reverse()
         before.reverse()
-    tell(x, w_ih, b_ih, from_input)
-    tell(torch.stack(before, 1), w_hh, b_hh, from_input if zeros is None else zeros, uses)
+    tell(x, w_ih, b_ih, from_input, None, form.in_order)
+    tell(torch.stack(before, 1), w_hh, b_hh, from_input if zeros is None else zeros, uses, form.in_order)
     return torch.stack(outputs, 1), state
 
 
@@ -166,6 +166,7 @@ class Straight:
     """Sequences of one length, which torch has as [T, N, width]."""
 
     there: Tensor | None = None  # [N, T]: whether a sequence has that step; None where all have all
+    in_order = True  # whether sequences are in the order of their samples
 
     def apart(self, x: Tensor) -> Tensor:
         """[N, T, width], of what torch has."""
@@ -183,10 +184,11 @@ class Straight:
 
 
 class Packed(Straight):
-    """Sequences of many lengths, the longest first, one step of all after the other. They are run in the order of their samples."""
+    """Sequences of many lengths, the longest first, one step of all after the other. They are run in the order of their samples, as far as
+    torch knows it."""
 
     def __init__(self, packed: PackedSequence) -> None:
-        self.packed = packed
+        self.packed, self.in_order = packed, packed.unsorted_indices is not None
         _, self.lengths = pad_packed_sequence(packed)
         order = torch.arange(int(self.lengths.max()), device=packed.data.device)
         self.there = order < self.lengths.to(order)[:, None]
