@@ -157,6 +157,31 @@ def test_bags_of_words_need_no_pass_a_sample(check, words, options, count):
     assert count == 1 or not grads.general
 
 
+@pytest.mark.parametrize(
+    ("equation", "shape", "weight"),
+    [
+        ("nhd,hde->nhe", (1, 4), (3, 4, 5)),
+        ("nhd,hde->nhe", (3, 4), (1, 4, 5)),
+        ("nab,ab->n", (1, 2), (2, 1)),
+        ("nab,abe->ne", (1, 2), (2, 1, 3)),
+        ("nd,de->ne", (1,), (6, 5)),
+        ("nd,de->ne", (6,), (1, 5)),
+    ],
+)
+def test_an_einsum_that_repeats_what_has_size_one_is_exact(check, images, equation, shape, weight):
+    class Repeated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.head = nn.Parameter(torch.randn(weight)), nn.LazyLinear(3)
+
+        def forward(self, x):
+            return self.head(torch.einsum(equation, x, self.weight).reshape(len(x), -1).tanh())
+
+    model, (x, y) = Repeated(), images(4, *shape)
+    model(x)
+    check(model, (x, y))
+
+
 def test_a_number_that_is_no_vector_may_be_the_slope(check, images):
     check(Free(lambda m, h: F.prelu(h, m.heat)), images(4, 5, 4))
 
@@ -195,7 +220,8 @@ def test_what_learned_slots_become_in_many_steps_is_walked_once(check, images):
                 state = self.cell(self.slots, state)
             return self.head((x @ state[0].T).softmax(-1) @ state[0])
 
-    check(Slots(), images(4, 6), dtypes=(torch.float64,))
+    for count in (4, 5):  # as many as there are slots
+        assert not check(Slots(), images(count, 6), dtypes=(torch.float64,)).coupled
 
 
 def test_bags_of_a_large_table_are_never_written_out(words):

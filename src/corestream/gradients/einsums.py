@@ -74,9 +74,17 @@ def terms_of(equation: str, one: Tensor, other: Tensor) -> tuple[Terms, Tensor, 
         (Terms(first, second, outputs), one, other),
         (Terms(second, first, outputs), other, one),
     ):
-        if terms.is_linear():
+        if terms.is_linear() and _sizes_agree((terms.inputs, inputs), (terms.weight, weight)):
             return terms, inputs, weight
     return None
+
+
+def _sizes_agree(*terms: tuple[str, Tensor]) -> bool:
+    """Torch repeats what has size 1 where the other has more."""
+    size: dict[str, int] = {}
+    return all(
+        size.setdefault(one, n) == n for term, x in terms for one, n in zip(term, x.shape, strict=True)
+    )
 
 
 def rule_for(terms: Terms, weight: Tensor) -> Rule:

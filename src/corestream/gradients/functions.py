@@ -25,7 +25,7 @@ class Tell(Protocol):
     def __call__(
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
         *, statistics: tuple[Tensor, Tensor] | None = None, source: Source | None = None,
-    ) -> None: ...  # fmt: skip
+    ) -> object: ...  # fmt: skip
 
 
 class Functions(TorchFunctionMode):

@@ -41,8 +41,9 @@ Pattern = tuple[int, bool, bool, bool, bool]
 def pattern(shape: torch.Size, event: int, count: int) -> Pattern:
     """All that the possible layouts depend on."""
     leading = len(shape) - event
-    first, second = leading > 0 and shape[0] == count, leading > 1 and shape[1] == count
-    folded = leading > 0 and shape[0] > 0 and shape[0] % count == 0  # an expert may have got no sample at all
+    some = leading > 0 and shape[0] > 0  # an expert may have got no sample at all
+    first, second = some and shape[0] == count, some and leading > 1 and shape[1] == count
+    folded = some and shape[0] % count == 0
     return leading, first, second, folded, count == 1
 
 

@@ -189,12 +189,13 @@ class Recorder:
         self, label: str, rule: Rule, module: nn.Module, names: dict[str, str], inputs: Tensor, output: Tensor,
         rows: tuple[int, int] | None = None, statistics: batch_norm.Statistics | None = None,
         source: Source | None = None, nodes: Sequence[Any] | None = None, in_order: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> bool:  # fmt: skip
+        """False where there are no samples in it: if it is made of parameters alone, they come in later."""
         events = rule.events(module, inputs)
         if self._functions is not None:
             somewhere = any(candidates(pattern(output.shape, events[1], self._count)))
             if not somewhere or self._functions.made.is_free_of_samples(inputs):
-                return  # there are no samples in it: if it is made of parameters alone, they come in later
+                return False
             self._functions.made.has_samples(output)
         # places in a table may be the same for all samples, as positions are
         by_sample = inputs.is_floating_point() or inputs.shape[:1] == (self._count,)
@@ -217,6 +218,7 @@ class Recorder:
             nodes,
         )
         self.calls.append(call)
+        return True
 
     def _replace_forward(self, module: nn.Module, forward: Any) -> None:
         before = module.__dict__.get("forward")
@@ -240,16 +242,18 @@ class Recorder:
             output: Tensor,
             nodes: Sequence[Any] | None = None,
             in_order: bool = True,
-        ) -> None:
+        ) -> bool:
             if not output.requires_grad:
-                return
+                return True
             found = {"weight": self._locate(weight), "bias": None if bias is None else self._locate(bias)}
             by_rows: dict[tuple[int, int] | None, dict[str, str]] = {}
             for own, place in found.items():
                 if place is not None:
                     by_rows.setdefault(place[1], {})[own] = place[0]
-            for rows, names in by_rows.items():
+            return all(
                 self._record(label, rule, module, names, inputs, output, rows, nodes=nodes, in_order=in_order)
+                for rows, names in by_rows.items()
+            )
 
         return tell
 

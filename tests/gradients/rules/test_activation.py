@@ -15,6 +15,12 @@ def test_an_activation_that_learns_is_exact(check, covered, images, shape, weigh
     assert "0.weight" in covered(model, (x, y))
 
 
+def test_a_slope_without_a_dimension_is_exact(check, images):
+    model = nn.Sequential(nn.PReLU(), nn.Linear(6, 3))
+    model[0].weight = nn.Parameter(torch.tensor(0.3))
+    check(model, images(4, 6))
+
+
 @pytest.mark.parametrize("length", [4, 5])
 def test_one_slope_for_all_may_stand_where_samples_come_second(check, images, length):
     class SequenceFirst(nn.Module):

@@ -268,22 +268,6 @@ def test_a_state_that_is_projected_is_exact(check, sequences):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sequence_without_samples_has_no_part_in_it(check, images, kind):
-    """Torch takes [T, width] for one sequence: here all samples have the same."""
-
-    class Prompted(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.prompt = nn.Parameter(torch.randn(3, WIDTH))
-            self.cells, self.head = kind(WIDTH, HIDDEN), nn.Linear(HIDDEN, 3)
-
-        def forward(self, x):
-            return self.head(x * self.cells(self.prompt)[0][-1])
-
-    check(Prompted(), images(5, HIDDEN), dtypes=(torch.float64,))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_that_is_not_finite_leaves_the_others_alone(oracle, compare, sequences, kind):
     model, (x, y) = Reader(kind).double(), sequences()
     x = x.double()
@@ -321,16 +305,56 @@ def test_outputs_lie_in_memory_as_torchs_do(check, sequences, kind):
     check(Viewing(kind), sequences(), dtypes=(torch.float64,))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("first", [True, False])
+def test_what_goes_in_may_be_changed_afterwards_where_torch_takes_a_copy(check, sequences, kind, first):
+    class Changing(Reader):
+        def forward(self, x):
+            x = x.clone()
+            outputs = self.cells(x if first else x.transpose(0, 1).clone())[0]
+            x.mul_(2)
+            return self.head(outputs.mean(1 if first else 0) + x.sum((1, 2))[:, None])
+
+    check(Changing(kind, batch_first=first), sequences(), dtypes=(torch.float64,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_of_the_model_may_run_in_inference_mode(check, sequences, kind):
+    class Guided(Reader):
+        def forward(self, x):
+            with torch.inference_mode():
+                guide = self.cells(x)[0].mean(1)
+            return self.head(self.cells(x)[0].mean(1) * guide.clone())
+
+    check(Guided(kind, batch_first=True), sequences(), dtypes=(torch.float64,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [3, 4])  # as many as there are samples
+def test_a_learned_sequence_is_no_sign_that_samples_depend_on_each_other(check, images, kind, length):
+    class Prompted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.prompt = nn.Parameter(torch.randn(length, WIDTH))
+            self.cells, self.head = kind(WIDTH, HIDDEN), nn.Linear(HIDDEN, 3)
+
+        def forward(self, x):
+            return self.head(x * self.cells(self.prompt)[0][-1])
+
+    assert not check(Prompted(), images(4, HIDDEN), dtypes=(torch.float64,)).coupled
+
+
+@pytest.mark.parametrize("length", [4, 6])
 @pytest.mark.parametrize("count", [0, 1, 4])
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_of_the_samples_or_none_may_go_through(check, sequences, kind, count):
+def test_some_of_the_samples_or_none_may_go_through(check, sequences, kind, count, length):
     class Routed(Reader):
         def forward(self, x):
             rows = torch.arange(count)
             through = self.cells(x[rows])[0].mean(1)
             return self.head(x[:, 0, :HIDDEN].index_put((rows,), through))
 
-    check(Routed(kind, batch_first=True), sequences(), dtypes=(torch.float64,))
+    check(Routed(kind, batch_first=True), sequences(4, length), dtypes=(torch.float64,))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,5 +17,5 @@ def prelu(seen: Seen) -> list[Block]:
     assert isinstance(seen.module, nn.PReLU)
     values = seen.gradient * seen.inputs.clamp_max(0)
     one = seen.module.weight.numel() == 1
-    rows = values.flatten(1).sum(1, keepdim=True) if one else values.sum((1, *range(3, values.dim())))
-    return [Rows(seen.names["weight"], rows)]
+    rows = values.flatten(1).sum(1) if one else values.sum((1, *range(3, values.dim())))
+    return [Rows(seen.names["weight"], rows.reshape(len(rows), *seen.module.weight.shape))]

@@ -15,7 +15,7 @@ from .rebuilt import rebuilt
 
 F: Any = torch.nn.functional  # its private helpers have no type stubs
 
-Tell = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]  # input, weight, bias, output
+Tell = Callable[[Tensor, Tensor, Tensor | None, Tensor], object]  # input, weight, bias, output
 
 
 def told_forward(module: nn.MultiheadAttention, tell: Tell) -> Any:

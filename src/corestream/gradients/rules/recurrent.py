@@ -22,12 +22,12 @@ Cell = Callable[[Tensor, Tensor, State], State]
 
 class Tell(Protocol):
     """Where a linear layer is told of: its input, weight and bias, something with the gradient of its output and, where it is used more
-    than once, the graph's node of each use. Samples that are not `in_order` may have been sorted by the model."""
+    than once, the graph's node of each use. Samples that are not `in_order` may have been sorted by the model. False: there are none."""
 
     def __call__(
         self, inputs: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, nodes: Sequence[Any] | None = None,
         in_order: bool = True,
-    ) -> None: ...  # fmt: skip
+    ) -> bool: ...  # fmt: skip
 
 
 def _rnn_tanh(from_input: Tensor, from_hidden: Tensor, state: State) -> State:
@@ -82,8 +82,8 @@ def _told_step(cell: Cell, tell: Tell) -> Callable[..., Any]:
     def step(x: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None) -> Any:
         state = _as_state(hx)
         from_input, from_hidden = F.linear(x, w_ih, b_ih), F.linear(state[0], w_hh, b_hh)
-        tell(x, w_ih, b_ih, from_input)
-        tell(state[0], w_hh, b_hh, from_hidden)
+        if tell(x, w_ih, b_ih, from_input):
+            tell(state[0], w_hh, b_hh, from_hidden)
         after = cell(from_input, from_hidden, state)
         return after if len(after) > 1 else after[0]
 
@@ -100,7 +100,8 @@ def _told_layers(module: nn.RNNBase, cell: Cell, input: Any, tell: Tell) -> Call
         state = tuple(map(form.in_own_order, _as_state(hx)))
         size = 4 if module.bias else 2
         weights = [module._flat_weights[n : n + size] for n in range(0, len(module._flat_weights), size)]
-        sequences, ends = form.apart(x.transpose(0, 1) if turn else x), list[State]()
+        # torch takes a copy where it turns them: what was given may be changed afterwards
+        sequences, ends = form.apart(x.clone().transpose(0, 1) if turn else x), list[State]()
         for layer in range(module.num_layers):
             if layer and module.training and module.dropout:
                 # in the order in which torch has them, so that the same is drawn
@@ -125,7 +126,7 @@ def _over_time(
     """One layer in one direction, [N, T, width]: its outputs, and the state after the last step."""
     w_ih, w_hh, b_ih, b_hh = weights if len(weights) == 4 else (*weights, None, None)
     from_input = F.linear(x, w_ih, b_ih)
-    learns = w_hh.requires_grad or (b_hh is not None and b_hh.requires_grad)
+    learns = torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in (w_hh, b_hh))
     if learns and not from_input.requires_grad:
         from_input = from_input + torch.zeros_like(from_input, requires_grad=True)
     if cell is not _gru or x.is_cuda:  # under autocast a GRU alone keeps its state as it is, on a processor
@@ -153,8 +154,9 @@ def _over_time(
     if backwards:
         outputs.reverse()
         before.reverse()
-    tell(x, w_ih, b_ih, from_input, None, form.in_order)
-    tell(torch.stack(before, 1), w_hh, b_hh, from_input if zeros is None else zeros, uses, form.in_order)
+    if tell(x, w_ih, b_ih, from_input, None, form.in_order):
+        met = from_input if zeros is None else zeros
+        tell(torch.stack(before, 1), w_hh, b_hh, met, uses, form.in_order)
     return torch.stack(outputs, 1), state
 
 
