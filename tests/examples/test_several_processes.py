@@ -184,7 +184,12 @@ def test_nothing_travels_but_sums_scores_and_counts():
 
 
 def test_the_program_learns_three_tasks_and_leaves_out_most_noise():
-    done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, timeout=300, check=True)
+    command = [sys.executable, EXAMPLE]
+    for _ in range(2):  # on a busy machine the two have once lost each other
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        if done.returncode == 0:
+            break
+    assert done.returncode == 0, done.stderr
     accuracy, noise = done.stdout.splitlines()
     assert [float(number) > 0.7 for number in accuracy.split()[1:]] == [True] * 3
     assert int(re.match(r"\d+", noise)[0]) < 40

@@ -250,10 +250,11 @@ class Recorder:
             for own, place in found.items():
                 if place is not None:
                     by_rows.setdefault(place[1], {})[own] = place[0]
-            return all(
+            taken = [
                 self._record(label, rule, module, names, inputs, output, rows, nodes=nodes, in_order=in_order)
                 for rows, names in by_rows.items()
-            )
+            ]
+            return all(taken)
 
         return tell
 
