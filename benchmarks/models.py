@@ -1,7 +1,7 @@
 """What per-sample gradients cost for recurrent models and, where transformers is installed, for models of Hugging Face, made from a
 configuration and without training.
 
-    python benchmarks/models.py [--samples 8 32] [--rounds 5]
+    python benchmarks/models.py [--samples 8 32] [--rounds 5] [--words 48] [--recurrent]
 
 Of "LSTM, own forward" nothing is known, so that it takes one backward pass a sample.
 
@@ -25,7 +25,7 @@ try:
 except ImportError:
     hf = None
 
-LENGTH, WORDS = 48, 1000
+WORDS = 1000
 SIZES = {"num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 128, "intermediate_size": 512}
 TEXT = {"vocab_size": WORDS, "max_position_embeddings": 128, "pad_token_id": 0, "num_labels": 3, **SIZES}
 
@@ -64,11 +64,11 @@ def hugging_face() -> Iterator[tuple[str, nn.Module]]:
     yield "ViT", hf.ViTForImageClassification(pictures)
 
 
-def batch_for(name: str, count: int) -> tuple[dict[str, Tensor], Tensor]:
+def batch_for(name: str, count: int, length: int = 48) -> tuple[dict[str, Tensor], Tensor]:
     if name == "ViT":
         inputs = {"pixel_values": torch.randn(count, 3, 32, 32)}
     else:
-        words = torch.randint(1, WORDS, (count, LENGTH))
+        words = torch.randint(1, WORDS, (count, length))
         inputs = {"input_ids": words, "attention_mask": torch.ones_like(words)}
     return inputs, torch.randint(3, (count,))
 
@@ -79,8 +79,8 @@ def seconds(step: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(name: str, model: nn.Module, count: int, rounds: int) -> None:
-    inputs, targets = batch_for(name, count)
+def measure(name: str, model: nn.Module, count: int, length: int, rounds: int) -> None:
+    inputs, targets = batch_for(name, count, length)
     model.eval()
 
     def plain() -> None:
@@ -103,13 +103,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--samples", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--words", type=int, default=48, help="of a text; those of Hugging Face take at most 128"
+    )
+    parser.add_argument("--recurrent", action="store_true", help="these alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print("| model | samples | plain ms | gradients and Gram ms | ratio |\n|---|---|---|---|---|")
-    for name, model in (*recurrent(), *(hugging_face() if hf is not None else ())):
+    others = () if hf is None or arguments.recurrent else hugging_face()
+    for name, model in (*recurrent(), *others):
         for count in arguments.samples:
-            measure(name, model, count, arguments.rounds)
+            measure(name, model, count, arguments.words, arguments.rounds)
 
 
 if __name__ == "__main__":
