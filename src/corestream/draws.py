@@ -1,15 +1,38 @@
 """Torch's own generator on a device, from which dropout draws: its state, and setting it back so that the same is drawn again."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from torch import Tensor
 
 
 def random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+    module, which = _generators(device)
+    state: Tensor = module.get_rng_state(*which)
+    return state
 
 
 def draw_again(device: torch.device, state: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)
+    module, which = _generators(device)
+    module.set_rng_state(state, *which)
+
+
+@contextmanager
+def same_draws(device: torch.device) -> Iterator[None]:
+    """What is drawn inside is drawn again afterwards, on the processor too."""
+    both = (torch.device("cpu"), device)
+    states = [random_state(one) for one in both]
+    try:
+        yield
+    finally:
+        for one, state in zip(both, states, strict=True):
+            draw_again(one, state)
+
+
+def _generators(device: torch.device) -> tuple[Any, tuple[torch.device, ...]]:
+    """The module that keeps the states, and what it must be told: of the processor and of Apple's there is one alone."""
+    if device.type == "cpu":
+        return torch, ()
+    return torch.get_device_module(device), () if device.type == "mps" else (device,)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..draws import random_state
+from ..draws import random_state, same_draws
 from .calling import LossFn, call, check_losses, cross_entropy, leaves, map_inputs
 from .due import is_due
 from .identity import identity
@@ -156,7 +156,7 @@ def _buffers(model: nn.Module, loss_fn: LossFn | None) -> dict[str, Tensor]:
 def _same_chance(device: torch.device) -> Iterator[None]:
     """What is drawn inside is drawn again afterwards."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - what a model draws from is its own choice
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with same_draws(device):
         try:
             yield
         finally:
@@ -180,4 +180,4 @@ def _tolerance(model: nn.Module, losses: Tensor) -> float:
     types = {losses.dtype, *(p.dtype for p in model.parameters() if p.is_floating_point())}
     if types == {torch.float64}:
         return 1e-9
-    return 1e-4 if types <= {torch.float32, torch.float64} and not losses.is_cuda else 2e-2  # TF32
+    return 1e-4 if types <= {torch.float32, torch.float64} and losses.device.type == "cpu" else 2e-2  # TF32

@@ -12,6 +12,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from ..devices import wide
 from .blocks.block import slices
 
 PROBE_BYTES = 2**20  # bytes of gradients looked at in double precision
@@ -60,8 +61,8 @@ def candidates(found: Pattern) -> Iterator[Layout]:
 
 def probe_weights(losses: Tensor) -> Tensor:
     """Weights in [1, 2), no two alike, drawn from no generator."""
-    steps = torch.arange(len(losses), device=losses.device, dtype=torch.float64)
-    return (1 + (steps * 0.6180339887498949) % 1).to(losses.dtype)
+    steps = torch.arange(len(losses), dtype=torch.float64)
+    return (1 + (steps * 0.6180339887498949) % 1).to(losses)
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,13 @@ class Fingerprint:
     @classmethod
     def of(cls, samples: Tensor) -> "Fingerprint":
         rows = samples.flatten(1)
-        places = torch.arange(rows.shape[1], device=rows.device, dtype=torch.float64)
+        places = wide(torch.arange(rows.shape[1], device=rows.device))
         signs = torch.where((places * 0.6180339887498949) % 1 < 0.5, 1.0, -1.0).double()
         squares, signed = [], []
         for part in slices(len(rows), rows.shape[1] * 8, PROBE_BYTES):
-            wide = rows[part].double()
-            squares.append(wide.square().sum(1))
-            signed.append(wide @ signs)
+            some = wide(rows[part])
+            squares.append(some.square().sum(1))
+            signed.append(some @ signs)
         tol = tolerance(rows.dtype, rows.device)
         return cls(torch.cat(squares), torch.cat(signed), tol, torch.finfo(rows.dtype).tiny / tol)
 
@@ -95,7 +96,7 @@ class Fingerprint:
 
     def fits(self, weighted: "Fingerprint", weights: Tensor, tol: float) -> bool:
         """Whether the other is this with each sample times its weight."""
-        scale = weights.double()
+        scale = wide(weights)
         good = torch.isfinite(self.squares) & torch.isfinite(weighted.squares)
         lengths = torch.where(good, self.squares, 0).sqrt() * scale
         stretch = lengths - torch.where(good, weighted.squares, 0).sqrt()
@@ -108,4 +109,4 @@ def tolerance(dtype: torch.dtype, device: torch.device) -> float:
         return 3e-2
     if dtype == torch.float64:
         return 1e-11
-    return 5e-3 if device.type == "cuda" else 2e-5  # TF32
+    return 2e-5 if device.type == "cpu" else 5e-3  # TF32

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from ..devices import widest
 from ..draws import draw_again, random_state
 from ..gradients import PerSampleGradients
 from ..memory import ReplayMemory, Samples
@@ -45,13 +46,13 @@ def worth_task_by_task(memory: ReplayMemory, among: Callable[[Samples], Tensor])
     for rows in memory.places_by_task():
         sizes.setdefault(len(rows), []).append(rows)
     device = samples.targets.device
-    worth = torch.zeros(len(samples), dtype=torch.float64, device=device)
+    worth = torch.zeros(len(samples), dtype=widest(device), device=device)
     for alike in sizes.values():
         table, at = torch.stack(alike).to(device), torch.zeros(1, dtype=torch.long, device=device)
 
         def work(table: Tensor = table, at: Tensor = at) -> None:
             rows = table.index_select(0, at)[0]
-            worth.index_copy_(0, rows, among(samples[rows]).double())
+            worth.index_copy_(0, rows, among(samples[rows]).to(worth.dtype))
             at.add_(1)
 
         if table.shape[1] <= PASS_SIZE:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..devices import wide, widest
 from ..fusing import fusible, is_fusing
 from ..states import part_of, prefixed
 from .samples import Samples
@@ -33,7 +34,7 @@ class Reservoir:
     def add(self, samples: Samples, rows: Tensor, generator: torch.Generator | None) -> None:
         """Let some of the samples pass by, told by their rows; a row of −1 stands for none."""
         slots = self._allocate(samples)
-        chance = torch.rand(rows.shape, generator=generator, device=rows.device, dtype=torch.float64)
+        chance = _chances(rows, generator)
         if rows.is_cuda or is_fusing():
             _put(slots.columns(), samples.columns(), rows, chance, self._passed, self.capacity)
         else:
@@ -44,7 +45,7 @@ class Reservoir:
         taken, passed = places_one_by_one(rows.tolist(), chance.tolist(), int(self._passed), self.capacity)
         self._passed.fill_(passed)
         if taken:
-            place, source = torch.tensor(list(taken.items())).unbind(1)
+            place, source = torch.tensor(list(taken.items()), device=rows.device).unbind(1)
             for column, values in zip(slots.columns(), samples.columns(), strict=True):
                 column.index_copy_(0, place, values.index_select(0, source))
 
@@ -75,6 +76,14 @@ class Reservoir:
             raise ValueError(
                 f"this reservoir has {self.capacity} slots, and the state is of one with {len(self._slots) - 1}"
             )
+
+
+def _chances(rows: Tensor, generator: torch.Generator | None) -> Tensor:
+    """In double precision, for single would prefer some slots to others after a million samples."""
+    if widest(rows.device) == torch.float64:
+        return torch.rand(rows.shape, generator=generator, device=rows.device, dtype=torch.float64)
+    drawn = wide(torch.rand(2, *rows.shape, generator=generator, device=rows.device))
+    return drawn[0] + drawn[1] * 2**-24  # single precision draws multiples of 2⁻²⁴
 
 
 @fusible

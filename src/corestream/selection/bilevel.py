@@ -44,8 +44,8 @@ def bilevel(
     check_gram(kernel, k)
     # thousands of small operations, each of which a card would be waited for, and a second thread: better made beside them
     with one_thread():
-        found = _bilevel(kernel.double().cpu(), targets.cpu(), k, ridge, generator)
-    return Bilevel(found.picked.to(kernel.device), found.weights.to(kernel.device))
+        found = _bilevel(kernel.cpu().double(), targets.cpu(), k, ridge, generator)
+    return Bilevel(found.picked.to(targets.device), found.weights.to(kernel.device))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from ..devices import wide
 from .matching import match_mean
 
 
@@ -10,4 +11,4 @@ def grad_matching(gram: Tensor, k: int) -> Tensor:
 
     `gram` is ⟨g_n, g_p⟩ as `per_sample_gradients(...).gram()` gives it. Best first.
     """
-    return match_mean(gram.double(), k)
+    return match_mean(wide(gram), k).to(gram.device)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
+from ..devices import wide
 from .matching import match_mean
 
 
@@ -11,8 +12,8 @@ def herding(features: Tensor, k: int) -> Tensor:
     """p_j = argmin_x ‖ μ − (φ(x) + Σ_{i<j} φ(p_i)) / j ‖ over the normalised features φ, best first."""
     if features.ndim != 2:
         raise ValueError(f"features has shape {tuple(features.shape)}; expected is [N, D]")
-    unit = normalize(features.double(), dim=1)
-    return match_mean(unit @ unit.T, k)
+    unit = normalize(wide(features), dim=1)
+    return match_mean(unit @ unit.T, k).to(features.device)
 
 
 def herding_per_class(features: Tensor, targets: Tensor, k: int) -> Tensor:

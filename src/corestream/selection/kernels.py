@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..devices import wide
 from ..gradients import PerSampleGradients, per_sample_gradients
 from ..gradients.calling import LossFn, leaves, map_inputs
 from ..gradients.capture import DEFAULT_MAX_BYTES
@@ -13,7 +14,7 @@ from ..gradients.capture import DEFAULT_MAX_BYTES
 
 def rbf(features: Tensor, width: float | None = None) -> Tensor:
     """exp(−‖x_i − x_j‖² / (2 width²)); without a width the median distance between two samples is it."""
-    features = features.flatten(1).double()
+    features = wide(features.flatten(1))
     distances = torch.cdist(features, features)
     if width is None:
         rows, columns = torch.triu_indices(len(features), len(features), offset=1)
@@ -70,7 +71,7 @@ def ntk(
             some = map_inputs(lambda x: x[part], inputs)
             return per_sample_gradients(model, output, (some, nothing[part]), max_bytes=max_bytes)
 
-        gram = gradient_gram(gradients, count).double()
+        gram = wide(gradient_gram(gradients, count))
         total = gram if total is None else total + gram
     if total is None:
         raise ValueError("classes is empty; at least one output is needed")

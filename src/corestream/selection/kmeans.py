@@ -24,7 +24,7 @@ def kmeans_plus_plus(features: Tensor, k: int, *, generator: torch.Generator | N
     picked = finite.new_full((k,), -1)
     wanted = min(k, len(finite))
     if wanted:
-        _, drawn = kmeans_plusplus(features[finite].double().cpu().numpy(), wanted, random_state=seed)
+        _, drawn = kmeans_plusplus(features[finite].cpu().double().numpy(), wanted, random_state=seed)
         order = _without_repetition(torch.from_numpy(drawn).long(), len(finite))[:wanted]
         picked[:wanted] = finite[order.to(finite.device)]
     return picked
