@@ -1,18 +1,19 @@
 """What per-sample gradients cost for recurrent models and, where transformers is installed, for models of Hugging Face, made from a
 configuration and without training.
 
-    python benchmarks/models.py [--samples 8 32] [--rounds 5] [--words 48] [--recurrent]
+    python benchmarks/models.py [--samples 8 32] [--rounds 5] [--words 48] [--recurrent | --step]
 
-Of "LSTM, own forward" nothing is known, so that it takes one backward pass a sample.
+Of a layer with a forward pass of its own nothing is known, so that it takes one backward pass a sample.
 
 A plain forward and backward pass and the gradients with their Gram matrix take turns; medians are shown, in one thread, and the ratio is
-the median of those within a round.
+the median of those within a round. `--step` shows what whole steps of OCS take with a GRU: a batch of 32, a memory of 100, 8 picked.
 """
 
 import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +31,13 @@ SIZES = {"num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 128, "
 TEXT = {"vocab_size": WORDS, "max_position_embeddings": 128, "pad_token_id": 0, "num_labels": 3, **SIZES}
 
 
-class Own(nn.LSTM):
+class OwnLSTM(nn.LSTM):
     def forward(self, *args: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        return super().forward(*args)
+
+
+class OwnGRU(nn.GRU):
+    def forward(self, *args: Tensor) -> tuple[Tensor, Tensor]:
         return super().forward(*args)
 
 
@@ -52,7 +58,7 @@ class Reader(nn.Module):
 
 def recurrent() -> Iterator[tuple[str, nn.Module]]:
     yield from ((kind.__name__, Reader(kind)) for kind in (nn.RNN, nn.GRU, nn.LSTM))
-    yield "LSTM, own forward", Reader(Own)
+    yield "LSTM, own forward", Reader(OwnLSTM)
 
 
 def hugging_face() -> Iterator[tuple[str, nn.Module]]:
@@ -99,6 +105,30 @@ def measure(name: str, model: nn.Module, count: int, length: int, rounds: int) -
     print(f"| {name} | {count} | {one:.0f} | {other:.0f} | {ratio:.2f} |", flush=True)
 
 
+def step_of(kind: type[nn.RNNBase], length: int, **options: Any) -> Callable[[], object]:
+    """Another step of OCS, whose memory is full."""
+    model, memory = Reader(kind), corestream.ReplayMemory(100)
+    memory.replace(corestream.Samples.of(*batch_for("", 100, length)))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+    learner = corestream.OCS(model, sgd, memory, k=8, replay=8, warm_start=0, **options)
+    return lambda: learner.observe(*batch_for("", 32, length))
+
+
+def measure_steps(length: int, rounds: int) -> None:
+    steps = {
+        "GRU": step_of(nn.GRU, length),
+        "GRU, own forward": step_of(OwnGRU, length),
+        "GRU, own forward, by the head alone": step_of(OwnGRU, length, parameters=["head"]),
+    }
+    for _ in range(4):  # what is looked at in the first batches alone
+        for step in steps.values():
+            step()
+    times = [[seconds(step) for step in steps.values()] for _ in range(rounds)]
+    print("| model | a step, ms |\n|---|---|")
+    for name, column in zip(steps, zip(*times, strict=True), strict=True):
+        print(f"| {name} | {1000 * statistics.median(column):.0f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--samples", type=int, nargs="+", default=[8, 32])
@@ -106,15 +136,20 @@ def main() -> None:
     parser.add_argument(
         "--words", type=int, default=48, help="of a text; those of Hugging Face take at most 128"
     )
-    parser.add_argument("--recurrent", action="store_true", help="these alone")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--recurrent", action="store_true", help="these alone")
+    only.add_argument("--step", action="store_true", help="steps of OCS alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    print("| model | samples | plain ms | gradients and Gram ms | ratio |\n|---|---|---|---|---|")
-    others = () if hf is None or arguments.recurrent else hugging_face()
-    for name, model in (*recurrent(), *others):
-        for count in arguments.samples:
-            measure(name, model, count, arguments.words, arguments.rounds)
+    if arguments.step:
+        measure_steps(arguments.words, arguments.rounds)
+    else:
+        others = () if hf is None or arguments.recurrent else hugging_face()
+        print("| model | samples | plain ms | gradients and Gram ms | ratio |\n|---|---|---|---|---|")
+        for name, model in (*recurrent(), *others):
+            for count in arguments.samples:
+                measure(name, model, count, arguments.words, arguments.rounds)
 
 
 if __name__ == "__main__":
