@@ -647,6 +647,37 @@ def test_a_task_that_is_over_before_its_warm_start_is_told(ocs, draw):
         learner.end_task()
 
 
+def test_a_task_that_never_ends_is_told_once(ocs, draw, monkeypatch):
+    monkeypatch.setattr("corestream.learners.ocs.PATIENCE", 3)
+    learner = ocs(ReplayMemory(9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.observe(*draw())
+        learner.observe(*draw())
+    with pytest.warns(UserWarning, match=r"no task has ended in 3 batches.* task_free=True") as told:
+        learner.observe(*draw())
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            learner.observe(*draw())
+
+
+@pytest.mark.parametrize("case", ["task free", "with sweeps", "a task has ended", "filled before"])
+def test_a_stream_that_is_remembered_is_not_told_of(ocs, draw, filled, monkeypatch, case):
+    monkeypatch.setattr("corestream.learners.ocs.PATIENCE", 3)
+    memory = filled() if case == "filled before" else ReplayMemory(9)
+    learner = ocs(memory, task_free=case == "task free")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batch in range(8):
+            if case == "with sweeps" and batch == 1:
+                learner.start_sweep()
+            if case == "a task has ended" and batch == 2:
+                learner.end_task()
+            learner.observe(*draw())
+
+
 def test_random_picks_are_uniform(ocs, draw):
     learner, counts = ocs(ReplayMemory(9), warm_start=10**6, optimizer=None), torch.zeros(8)
     learner.optimizer.param_groups[0]["lr"] = 0.0

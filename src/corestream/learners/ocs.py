@@ -24,6 +24,8 @@ from .optimized import optimized, outside
 from .picks import KeepsPicks
 from .step import Step
 
+PATIENCE = 1000  # batches in which a task should have ended, or the end of one was forgotten
+
 
 class OCS(KeepsPicks):
     """Train on the k samples of each batch that best represent it, differ from each other and agree with the memory.
@@ -105,6 +107,7 @@ class OCS(KeepsPicks):
         self._apart = False  # whether selection and update go apart, for much that selection need not look at has no rule
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
+        self._batches = 0  # before the first sweep that was told of, or the first end of a task
 
     # One step
 
@@ -113,6 +116,9 @@ class OCS(KeepsPicks):
         step, remembered = self._take_step(inputs, targets, *self._draw())
         self._remember(inputs, targets, ids, remembered)
         self._steps += 1
+        self._batches += 1
+        if self._batches == PATIENCE and not self.task_free and not len(self.memory):
+            self._warn_where_no_task_ends()
         return step
 
     def _take_step(
@@ -286,12 +292,14 @@ class OCS(KeepsPicks):
     def start_sweep(self) -> None:
         """Candidates for the memory are the picks from here on. A warm start ends with a task's first sweep."""
         super().start_sweep()
+        self._batches = PATIENCE  # who knows of sweeps knows of tasks
         # without a look at a card
         self._steps.copy_(torch.where(self._steps > 0, self._steps.maximum(self._warm), 0))
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
         self._warn_where_all_was_random()
         super()._finish_task(data)
+        self._batches = PATIENCE
         self._steps.zero_()
         # the next step has other samples in the memory, and on a card it may wait
         self._looks, self._coupled = Looks(), False
@@ -304,6 +312,14 @@ class OCS(KeepsPicks):
                 "start_sweep() before each sweep over the task, which ends it",
                 stacklevel=outside(),
             )
+
+    @staticmethod
+    def _warn_where_no_task_ends() -> None:
+        warnings.warn(
+            f"no task has ended in {PATIENCE} batches: nothing is remembered, there is nothing to compare with, and what is picked may be "
+            "worse than chance. Call end_task() when a task ends, or give task_free=True for a stream without tasks",
+            stacklevel=outside(),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle, which cannot write the code of a loss."""
