@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 from corestream import per_sample_gradients
