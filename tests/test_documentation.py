@@ -1,4 +1,4 @@
-"""Every code block of README.md and docs/ is run, page by page and in order, in an empty folder.
+"""Every code block of README.md and docs/ is run, page by page and in order, in a folder that has nothing but the kept `results`.
 
 A block's first word is its language. `sh slow` blocks make the paper's study: they are run by `make test-all`, cut down to two
 tasks of the embedded digits, because in full they take hours and downloads.
@@ -78,6 +78,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     for block in found:
         assert block.kind in KNOWN, f"{page.name}: a block of {block.kind!r}; known are {', '.join(KNOWN)}"
     if any(block.call for block in found):
+        (tmp_path / "results").symlink_to(ROOT / "results")
         program = "\n".join([PRELUDE, *(block.call for block in found)])
         run([sys.executable, "-c", program], tmp_path)
 
