@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from corestream import learners, streams
 from corestream.cli import listing
@@ -10,6 +11,7 @@ from corestream.cli.paper import ABOUT
 from corestream.cli.progress import title
 from corestream.studies.config import make_config
 from corestream.studies.results import Result
+from corestream.studies.values import convert
 
 
 def test_every_method_has_a_line(cli):
@@ -80,6 +82,24 @@ def test_a_folder_that_is_not_there_is_told(cli, tmp_path):
     answer = cli("list", "runs", "--out", str(tmp_path / "nosuch"))
     assert answer.status == 1
     assert "there is no folder" in answer.err
+
+
+def test_what_settings_shows_can_be_typed(cli):
+    shown = cli("list", "settings", "ocs").out.split()
+    typed = dict(zip(shown[::2], shown[1::2], strict=False))
+    assert (typed["--parameters"], typed["--score-mode"]) == ("none", "none")
+    assert convert("parameters", "none", tuple[str, ...] | None) is None
+    assert convert("parameters", "head", tuple[str, ...] | None) == ("head",)
+
+
+def test_a_method_has_its_own_batches_on_a_folder(cli, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "0.png")
+    asked = [
+        json.loads(cli("list", "settings", m, f"folder:{tmp_path}", "--json").out) for m in ("uniform", "ocs")
+    ]
+    assert [values["batch_size"] for values in asked] == [10, 20]
 
 
 def test_settings_are_those_of_the_scenario(cli):

@@ -351,3 +351,16 @@ def test_none_of_the_samples_is_a_choice_too(model, x):
     assert none.gram().shape == (0, 0)
     assert none.gram(grads).shape == (0, 4)
     assert grads.gram(none).shape == (4, 0)
+
+
+@pytest.mark.parametrize("names", [["nope"], "nope", ["weight", "nope"]], ids=str)
+def test_names_that_the_model_does_not_have_are_refused(names):
+    grads = per_sample_gradients(nn.Linear(3, 2), None, (torch.randn(4, 3), torch.arange(4) % 2))
+    with pytest.raises(ValueError, match="names: nope are no trainable parameters"):
+        grads.only(names)
+
+
+def test_one_name_may_be_given_alone():
+    grads = per_sample_gradients(nn.Linear(3, 2), None, (torch.randn(4, 3), torch.arange(4) % 2))
+    assert torch.equal(grads.only("bias").norms(), grads.only(["bias"]).norms())
+    assert (grads.only("bias").norms() > 0).all()

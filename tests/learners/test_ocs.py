@@ -647,6 +647,55 @@ def test_a_task_that_is_over_before_its_warm_start_is_told(ocs, draw):
         learner.end_task()
 
 
+class WithLength(nn.Module):
+    """An empty input has a finite loss, and no gradient below its length."""
+
+    def __init__(self):
+        super().__init__()
+        self.below, self.head = nn.Linear(4, 6, bias=False), nn.Linear(7, 3)
+
+    def forward(self, x):
+        seen = self.below(x)
+        return self.head(torch.cat([seen, seen.square().sum(1, keepdim=True).sqrt()], 1))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sample_without_a_gradient_where_selection_does_not_look_is_not_trained_on(seed):
+    torch.manual_seed(seed)
+    net, x = WithLength(), torch.randn(8, 4)
+    x[:3] = 0
+    learner = OCS(
+        net, optimizer_for(net), ReplayMemory(9), k=3, warm_start=0, parameters=["head"], weights=(0, 1, 0)
+    )
+    step = learner.observe(x, torch.arange(8) % 3)
+    assert step.picked.min() >= 3
+    assert all(p.isfinite().all() for p in net.parameters())
+
+
+def test_in_two_passes_such_a_step_is_refused_before_it_is_taken():
+    torch.manual_seed(0)
+    net = WithLength()
+    before = copy.deepcopy(net.state_dict())
+    learner = OCS(
+        net, optimizer_for(net), ReplayMemory(9), k=3, warm_start=0, parameters=["head"], single_pass=False
+    )
+    with pytest.raises(NonFiniteError, match="loss or gradient was not finite"):
+        learner.observe(torch.zeros(8, 4), torch.arange(8) % 3)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_learner_that_goes_on_from_a_state_is_not_told_of_tasks(ocs, draw, monkeypatch):
+    monkeypatch.setattr("corestream.learners.ocs.PATIENCE", 3)
+    learner, other = ocs(ReplayMemory(9)), ocs(ReplayMemory(9))
+    learner.start_sweep()
+    learner.observe(*draw())
+    other.load_state_dict(learner.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            other.observe(*draw())
+
+
 def test_a_task_that_never_ends_is_told_once(ocs, draw, monkeypatch):
     monkeypatch.setattr("corestream.learners.ocs.PATIENCE", 3)
     learner = ocs(ReplayMemory(9))
@@ -1098,8 +1147,8 @@ def test_a_state_of_dict_inputs_survives_safetensors(draw):
         ({"replay": 0}, "replay must be a whole number"),
         ({"candidates": -1}, "candidates must be a whole number"),
         ({"max_bytes": 0}, "max_bytes must be a whole number"),
-        ({"warm_start": -1}, "warm_start and lam must be numbers that are not negative"),
-        ({"lam": -0.1}, "warm_start and lam must be numbers that are not negative"),
+        ({"warm_start": -1}, "warm_start must be a finite number that is not negative, got -1"),
+        ({"lam": -0.1}, "lam must be a finite number that is not negative, got -0.1"),
         ({"reference": "all"}, "reference must be 'memory', 'replay' or a number of at least 1, got 'all'"),
         ({"reference": 0}, "reference must be"),
         ({"reference": True}, "reference must be"),

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -31,6 +32,21 @@ from corestream.learners.settings import CoresetSettings, EWCSettings, MemorySet
 def test_a_value_out_of_range_is_named_with_what_is_allowed(kind, name, value, allowed):
     with pytest.raises(ConfigError, match=f"^{name} is .*; allowed are {allowed}"):
         kind(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("score_mode", "evil", "'train', 'eval', None"),
+        ("single_pass", "yes", "True, False, 'auto'"),
+        ("parameters", 5, "a list of names, None"),
+        ("weights", "abc", "three finite numbers"),
+        ("weights", 5, "three finite numbers"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_what_is_allowed(name, value, allowed):
+    with pytest.raises(ConfigError, match=re.escape(f"{name} is {value!r}; allowed are {allowed}")):
+        OCSSettings(**{name: value})
 
 
 def test_the_edges_of_the_ranges_are_allowed():

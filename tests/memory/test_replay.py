@@ -441,12 +441,12 @@ def test_what_is_kept_may_be_replaced_within_the_capacity():
         ({"capacity": 5, "tasks": 3}, "tasks.*goes with policy='fixed'"),
         (
             {"capacity": 5, "policy": "fixed", "tasks": 6},
-            "tasks must be between 1 and the capacity of 5, got 6",
+            "tasks must be a whole number between 1 and the capacity of 5, got 6",
         ),
         ({"capacity": 5, "classes": 3}, "classes.*goes with policy='per-class'"),
         (
             {"capacity": 5, "policy": "per-class", "classes": 6},
-            "classes must be between 1 and the capacity of 5, got 6",
+            "classes must be a whole number between 1 and the capacity of 5, got 6",
         ),
         (
             {"capacity": 5, "policy": "per-class", "balance": None},

@@ -25,6 +25,19 @@ def outer_loss(kernel, labels, weights):
     return cross_entropy(kernel @ alpha, labels)
 
 
+@pytest.mark.parametrize("ridge", [0.0, -1.0, torch.nan])
+def test_a_ridge_that_means_nothing_is_refused(ridge):
+    kernel, targets, _ = problem()
+    with pytest.raises(ValueError, match="ridge must be a finite number above 0"):
+        bilevel(kernel, targets, 3, ridge=ridge)
+
+
+def test_targets_that_are_not_one_a_sample_are_refused():
+    kernel, targets, _ = problem()
+    with pytest.raises(ValueError, match=r"targets has shape \(12, 1\); expected is \[12\]"):
+        bilevel(kernel, targets[:, None], 3)
+
+
 def test_conjugate_gradients_solve_a_linear_system():
     a = torch.randn(6, 6, dtype=torch.float64)
     a, x = a @ a.T + torch.eye(6), torch.randn(6, 2, dtype=torch.float64)

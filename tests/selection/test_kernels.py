@@ -11,6 +11,12 @@ def test_rbf_is_one_on_the_diagonal_and_falls_with_distance():
     assert torch.allclose(kernel[0, 1:], torch.tensor([-0.5, -4.5]).double().exp())
 
 
+def test_a_sample_that_is_not_finite_does_not_change_the_width():
+    points = torch.randn(7, 3)
+    spoiled = torch.cat([points, torch.tensor([[torch.nan, 0.0, 0.0]])])
+    assert torch.equal(rbf(spoiled)[:7, :7], rbf(points))
+
+
 def test_the_median_distance_is_the_width_where_none_is_given():
     points = torch.tensor([[0.0], [1.0], [3.0]])
     assert torch.allclose(rbf(points), rbf(points, width=2.0))

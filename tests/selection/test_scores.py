@@ -63,7 +63,7 @@ def test_the_total_weighs_the_three_criteria():
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 1.0, 1.0, 1.0)])
 def test_weights_that_are_not_three_are_an_error(model, draw, weights):
-    message = f"weights must be three numbers, for S, V and A, got {weights}"
+    message = f"weights must be three numbers, for S, V and A, not all of them 0, got {weights}"
     with pytest.raises(ValueError, match=re.escape(message)):
         score(model, None, draw(), weights=weights)
 
@@ -231,9 +231,13 @@ def test_labels_that_are_no_tensor_are_told(model, draw):
         score(model, None, (x, y.numpy()))
 
 
-@pytest.mark.parametrize("options", [{"tau": torch.nan}, {"weights": (1.0, torch.inf, 1.0)}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"tau": torch.nan}, {"tau": -1.0}, {"weights": (1.0, torch.inf, 1.0)}, {"weights": (0, 0, 0)}],
+    ids=str,
+)
 def test_weights_that_are_no_numbers_are_an_error(model, draw, options):
-    with pytest.raises(ValueError, match="tau and weights must be finite numbers"):
+    with pytest.raises(ValueError, match=r"tau must be a finite number|weights must be three numbers"):
         score(model, None, draw(), **options)
 
 

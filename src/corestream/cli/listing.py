@@ -73,13 +73,16 @@ def settings(
         scenario=scenario,
         protocol=protocol,
     )
-    values = {**config.settings, **config.options}
+    values = {**config.settings, **{n: v for n, v in config.options.items() if n not in config.settings}}
     if as_json:
         typer.echo(json.dumps(values))
         return
-    _show(
-        "option", {f"--{name.replace('_', '-')}": json.dumps(value) for name, value in values.items()}, False
-    )
+    _show("option", {f"--{name.replace('_', '-')}": _typed(value) for name, value in values.items()}, False)
+
+
+def _typed(value: object) -> str:
+    """As the command line takes it."""
+    return "none" if value is None else json.dumps(value)
 
 
 @app.command()

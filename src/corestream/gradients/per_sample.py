@@ -65,8 +65,10 @@ class PerSampleGradients:
         return part
 
     def only(self, names: Sequence[str]) -> "PerSampleGradients":
-        """The gradients over some of the parameters."""
-        wanted = frozenset(names)
+        """The gradients over some of the parameters, by their names."""
+        wanted = frozenset([names] if isinstance(names, str) else names)
+        if unknown := sorted(wanted - self._parameters.keys()):
+            raise ValueError(f"names: {', '.join(unknown)} are no trainable parameters of the model")
         blocks = [part for block in self._blocks if (part := block.only(wanted)) is not None]
         parameters = {name: p for name, p in self._parameters.items() if name in wanted}
         return PerSampleGradients(self.losses, self.outputs, blocks, parameters, self._max_bytes)

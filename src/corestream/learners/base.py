@@ -19,7 +19,8 @@ from ..gradients.calling import (
 )
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import check_targets
-from .batches import Kind, checked_inputs, explain_task, kind_of, plain, require_same, versions_of
+from ..states import part_of, prefixed
+from .batches import Kind, checked_inputs, explain_task, in_order, kind_of, plain, require_same, versions_of
 from .optimized import check_optimizer, optimized, warn_of_untrained
 from .optimizer_state import deepcopied, flat_state, load_flat_state, made_by_constructor
 from .step import Step
@@ -104,8 +105,14 @@ class Learner:
         self._concluded = False
         # what the batch was computed by is not this learner's to train, nor its memory's to keep
         inputs, y = map_inputs(plain, inputs), plain(y)
+        before = self._kind_before()
+        if before is not None:
+            inputs = in_order(inputs, before)
         kind = kind_of(inputs, y)
-        self._check_kind(kind)
+        if before is not None:
+            require_same(
+                kind, before
+            )  # before the step, and not only when a sample is to be kept beside others
         versions = versions_of(inputs)
         with torch.inference_mode(False), torch.enable_grad():
             try:
@@ -160,8 +167,8 @@ class Learner:
         if bool(self._spoiled):
             self._spoiled.zero_()
             raise NonFiniteError(
-                f"task {self.task}: a batch had no sample with a finite loss and gradient: the model has diverged, or its inputs "
-                "or targets are not finite or out of range"
+                f"task {self.task}: a step's loss or gradient was not finite, or its batch had no sample with a finite loss and gradient: "
+                "the model has diverged, or its inputs or targets are not finite or out of range"
             )
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -178,6 +185,7 @@ class Learner:
                 "concluded": torch.tensor(self._concluded),
                 "spoiled": self._spoiled,
                 "generator": self.generator.get_state(),
+                **self._candidates_state(),
                 **self._state(),
             },
         }
@@ -227,24 +235,28 @@ class Learner:
         self.generator.set_state(own["generator"].cpu())
         if self.memory is not None:
             self.memory.load_state_dict(parts["memory"])
+        if isinstance(self.candidates, Reservoir):
+            self.candidates.load_state_dict(part_of(own, "candidates."))
         self._load_state(own)
 
     # What it does for them
+
+    def _candidates_state(self) -> dict[str, Tensor]:
+        kept = self.candidates
+        return prefixed("candidates.", kept.state_dict()) if isinstance(kept, Reservoir) else {}
 
     @property
     def _keeps_samples(self) -> bool:
         return self.memory is not None
 
-    def _check_kind(self, kind: Kind) -> None:
-        """Before the step, and not only when a sample is to be kept beside others."""
+    def _kind_before(self) -> Kind | None:
+        """Of the samples beside which those of a batch may be kept."""
         if not self._keeps_samples:
-            return
-        before = self._kind
+            return None
         # a state, or a memory that another learner has filled, may have brought samples
-        if before is None and (kept := self._kept_so_far()) is not None:
-            before = kind_of(kept.inputs, kept.targets)
-        if before is not None:
-            require_same(kind, before)
+        if self._kind is None and (kept := self._kept_so_far()) is not None:
+            return kind_of(kept.inputs, kept.targets)
+        return self._kind
 
     def _kept_so_far(self) -> Samples | None:
         """Samples beside which others are to be kept."""
@@ -324,10 +336,13 @@ class Learner:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def _descend(self, loss: Tensor) -> None:
-        """One ordinary step down a loss."""
+    def _descend(self, loss: Tensor, *, finite: bool = False) -> None:
+        """One ordinary step down a loss; where its gradient must be `finite` that is looked at."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if finite:
+            given = [p.grad for p in self.parameters.values() if p.grad is not None]
+            self._spoil(~torch.stack([gradient.isfinite().all() for gradient in given]).all())
         self._apply_gradients()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -350,5 +365,5 @@ def check_memory(memory: object) -> None:
 
 
 def weighted_mean(losses: Tensor, valid: Tensor) -> Tensor:
-    """The mean over the valid samples; what is not valid cannot spoil it."""
+    """The mean over the valid samples. What is not valid cannot spoil it, but where it is not finite it spoils the gradient."""
     return torch.where(valid, losses, 0).sum() / valid.sum().clamp_min(1)

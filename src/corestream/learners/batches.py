@@ -1,5 +1,6 @@
 """What a learner asks of a batch before it learns from it, and of the model that it is given to."""
 
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
@@ -8,8 +9,8 @@ from torch import Tensor, nn
 
 from ..gradients.calling import Inputs, check_batch, leaves
 
-# of a batch: a sample's shape and type, for each of its tensors
-Kind = list[tuple[list[int], torch.dtype]]
+# of a batch: for each of its tensors its name, and a sample's shape and type
+Kind = list[tuple[str, list[int], torch.dtype]]
 
 
 def checked_inputs(device: torch.device, x: Any, y: Any, task: Tensor | None, ids: Any) -> Inputs:
@@ -30,14 +31,32 @@ def checked_inputs(device: torch.device, x: Any, y: Any, task: Tensor | None, id
 
 
 def kind_of(inputs: Inputs, targets: Tensor) -> Kind:
-    return [(list(x.shape[1:]), x.dtype) for x in (*leaves(inputs), targets)]
+    if isinstance(inputs, Tensor):
+        named = {"x": inputs}
+    elif isinstance(inputs, Mapping):
+        named = dict(inputs)
+    else:
+        named = {f"x[{place}]": x for place, x in enumerate(inputs)}
+    return [(name, list(x.shape[1:]), x.dtype) for name, x in (*named.items(), ("y", targets))]
+
+
+def in_order(inputs: Inputs, before: Kind) -> Inputs:
+    """A dict with its tensors in the order of those before: the first of them has a meaning (`embed`, raw inputs)."""
+    if not isinstance(inputs, Mapping):
+        return inputs
+    return {name: inputs[name] for name, *_ in before if name in inputs} | dict(inputs)
 
 
 def require_same(kind: Kind, before: Kind) -> None:
     if kind == before:
         return
-    same_shapes = [shape for shape, _ in kind] == [shape for shape, _ in before]
-    cure = "convert them to one type, x.to(dtype)" if same_shapes else "pad sequences to one length"
+    (names, shapes, _), (old_names, old_shapes, _) = zip(*kind, strict=True), zip(*before, strict=True)
+    if names != old_names:
+        raise ValueError(
+            f"samples are kept side by side and must have the same inputs: {', '.join(old_names[:-1])} before, "
+            f"{', '.join(names[:-1])} now"
+        )
+    cure = "convert them to one type, x.to(dtype)" if shapes == old_shapes else "pad sequences to one length"
     raise ValueError(
         "samples are kept side by side and must have one shape and type: "
         f"{_words(before)} before, {_words(kind)} now; {cure}"
@@ -45,7 +64,7 @@ def require_same(kind: Kind, before: Kind) -> None:
 
 
 def _words(kind: Kind) -> str:
-    return ", ".join(f"{dtype} {shape}" for shape, dtype in kind)
+    return ", ".join(f"{dtype} {shape}" for _, shape, dtype in kind)
 
 
 def versions_of(inputs: Inputs) -> list[int]:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_positive
 from ..gradients.calling import Inputs, call
 from ..gradients.capture import DEFAULT_MAX_BYTES
 from ..gradients.restoring import in_mode, unchanged_buffers
@@ -67,6 +68,7 @@ class Bilevel(Coreset):
         super().__init__(model, optimizer, memory, **shared)
         if kernel not in ("ntk", "rbf"):
             raise ValueError(f"kernel must be 'ntk' or 'rbf', got {kernel!r}")
+        check_positive(ridge=ridge)
         self.kernel, self.ridge = kernel, ridge
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from ..counts import check_counts
 from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Reservoir, Samples
-from ..states import part_of, prefixed
 from .finetune import valid_positions
 from .rehearsal import Rehearsal
 
@@ -53,12 +52,6 @@ class Coreset(Rehearsal):
             _check_places(chosen, len(kept))
             self.memory.store_first(chosen, kept, self.generator)
         self.candidates.clear()
-
-    def _state(self) -> dict[str, Tensor]:
-        return prefixed("candidates.", self.candidates.state_dict())
-
-    def _load_state(self, state: dict[str, Tensor]) -> None:
-        self.candidates.load_state_dict(part_of(state, "candidates."))
 
 
 def _check_places(chosen: object, count: int) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import check_counts, check_not_negative
 from ..gradients import per_sample_gradients
 from ..gradients.calling import Inputs, join_batches
 from ..gradients.per_sample import compute_dtype
 from ..gradients.restoring import in_mode
 from ..memory import Reservoir, Samples
-from ..states import part_of, prefixed
+from ..states import prefixed
 from .finetune import Finetune, valid_positions
 
 FISHER_BATCH = 100  # samples; batches as small as the stream's would make the Fisher slow
@@ -43,8 +44,8 @@ class EWC(Finetune):
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, **shared)
-        if penalty < 0:
-            raise ValueError(f"penalty must not be negative, got {penalty}")
+        check_not_negative(penalty=penalty)
+        check_counts(candidates=candidates)
         self.penalty = penalty
         # sums over many samples, and small differences, are too fine for half precision
         wide = compute_dtype(self.parameters)
@@ -117,15 +118,13 @@ class EWC(Finetune):
             yield (part.inputs, part.targets)
 
     def _state(self) -> dict[str, Tensor]:
-        own = prefixed("fisher.", self.fisher) | prefixed("anchor.", self.anchor)
-        return prefixed("candidates.", self.candidates.state_dict()) | own
+        return prefixed("fisher.", self.fisher) | prefixed("anchor.", self.anchor)
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         for name in self.parameters:
             self.fisher[name].copy_(state[f"fisher.{name}"])
             self.anchor[name].copy_(state[f"anchor.{name}"])
         self._note_used()
-        self.candidates.load_state_dict(part_of(state, "candidates."))
 
 
 def _joined(data: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..counts import check_counts
+from ..counts import check_counts, check_positive
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..states import prefixed
 from .base import Learner
@@ -36,8 +36,7 @@ class Connected(Learner):
         if getattr(self, "task_free", False):
             raise ValueError("task_free=True: MC-SGD's paths are found when a task ends; give OCS itself")
         check_counts(path_steps=path_steps, path_points=path_points)
-        if path_lr <= 0:
-            raise ValueError(f"path_lr must be above 0, got {path_lr}")
+        check_positive(path_lr=path_lr)
         self.path_steps, self.path_points, self.path_lr = path_steps, path_points, path_lr
         self._solution = {name: p.detach().clone() for name, p in self.parameters.items()}
 

@@ -1,15 +1,13 @@
 """OCS: online coreset selection (Algorithm 1, Eq. 6 to 9)."""
 
-import math
 import warnings
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..counts import check_counts, is_count
+from ..counts import check_counts, check_not_negative, is_count
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, Parameters, join_batches, map_inputs
@@ -18,7 +16,7 @@ from ..gradients.independence import Looks, Situation, look, situation
 from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
-from ..selection.scores import Scores, require_finite, top, weigh
+from ..selection.scores import Scores, check_weights, require_finite, top, weigh
 from .base import weighted_mean
 from .optimized import optimized, outside
 from .picks import KeepsPicks
@@ -83,22 +81,14 @@ class OCS(KeepsPicks):
             generator=generator,
         )
         check_counts(k=k, replay=replay)
-        if warm_start < 0 or not _is_finite(lam) or lam < 0:
-            raise ValueError(
-                f"warm_start and lam must be numbers that are not negative, got {warm_start} and {lam}"
-            )
+        check_not_negative(warm_start=warm_start, lam=lam)
+        check_weights(tau, weights)
         if reference not in ("memory", "replay") and not is_count(reference):
             raise ValueError(
                 f"reference must be 'memory', 'replay' or a number of at least 1, got {reference!r}"
             )
         if single_pass not in (True, False, "auto"):
             raise ValueError(f"single_pass must be True, False or 'auto', got {single_pass!r}")
-        if len(weights) != 3 or not all(map(_is_finite, weights)) or not any(weights):
-            raise ValueError(
-                f"weights must be three numbers, for S, V and A, not all of them 0, got {weights!r}"
-            )
-        if not _is_finite(tau) or tau < 0:
-            raise ValueError(f"tau must be a finite number that is not negative, got {tau!r}")
         self.k, self.tau, self.lam, self.replay, self.reference = k, tau, lam, replay, reference
         self.weights, self.single_pass = weights, single_pass
         self._known_shares: dict[tuple[int, int, torch.dtype, float], Tensor] = {}
@@ -209,6 +199,9 @@ class OCS(KeepsPicks):
         scored = grads if self.selected is None else grads.only(list(self._wanted))
         behind = count + (0 if reference is None else len(reference))
         criteria = joint_criteria(scored if behind == len(y) else scored[:behind], count)
+        if scored is not grads and not grads.all_finite:
+            # the update has the other parameters' gradients too
+            criteria = criteria._replace(finite=grads.finite[:count])
         scores, picked = self._pick(criteria, inputs, grads)
         if isinstance(replayed, Tensor):
             again = count + replayed
@@ -273,7 +266,7 @@ class OCS(KeepsPicks):
             again = replayed if isinstance(replayed, Samples) else reference[replayed]
             loss = loss + self.lam * self._losses(again.inputs, again.targets).mean()
         self._spoil(~loss.detach().isfinite())
-        self._descend(loss)
+        self._descend(loss, finite=self.selected is not None)  # what selection does not look at may not be
         return loss
 
     def _pick(self, criteria: Criteria, inputs: Inputs, grads: PerSampleGradients) -> tuple[Scores, Tensor]:
@@ -339,6 +332,7 @@ class OCS(KeepsPicks):
         self._steps.copy_(state["steps"])
         self._coupled, self._apart, self._situation = bool(state["coupled"]), bool(state["apart"]), None
         self._looks = Looks(int(state["asked"]), state["classes"].tolist())
+        self._batches = PATIENCE  # it is not in the state
 
 
 @fusible
@@ -371,7 +365,3 @@ def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients, rows: Ten
     if name not in grads.general or gradient.is_cuda or bool(gradient.any()):
         return name in grads.unused
     return bool(grads.norms()[rows].any()) and bool(grads.only([name]).norms().any())
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)

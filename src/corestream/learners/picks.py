@@ -15,7 +15,6 @@ from ..gradients.restoring import MODES, in_mode, unchanged_buffers
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import balanced, groups
 from ..selection.herding import herding_per_class
-from ..states import part_of, prefixed
 from .base import Learner, check_memory
 from .bilevel import check_classes, check_outputs, tangent_coreset
 from .features import features
@@ -168,10 +167,8 @@ class KeepsPicks(Learner):
             return capture(self.model, self.loss_fn, inputs, targets, wanted, self.max_bytes)
 
     def _state(self) -> dict[str, Tensor]:
-        kept = prefixed("candidates.", self.candidates.state_dict())
-        return kept | {"keys": self._keys} if self.task_free else kept
+        return {"keys": self._keys} if self.task_free else {}
 
     def _load_state(self, state: dict[str, Tensor]) -> None:
         if self.task_free:
             self._keys = state["keys"].clone()
-        self.candidates.load_state_dict(part_of(state, "candidates."))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ..counts import check_counts
+from ..counts import check_counts, check_not_negative
 from ..gradients import is_batch_coupled
 from ..gradients.calling import LossFn, join_inputs
 from ..gradients.restoring import in_mode
@@ -36,8 +36,7 @@ class Rehearsal(Finetune):
     ) -> None:
         super().__init__(model, optimizer, k=k, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
         check_counts(replay=replay)
-        if lam < 0:
-            raise ValueError(f"lam must not be negative, got {lam}")
+        check_not_negative(lam=lam)
         if adapt and k is None:
             raise ValueError("adapt=True needs k, the number of samples of each batch to train on")
         check_memory(memory)

@@ -1,11 +1,12 @@
 """The hyperparameters of each method, as dataclasses that refuse values out of range."""
 
 import math
+import types
 import typing
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from ..counts import is_count
+from ..counts import is_count, is_finite
 from ..errors import ConfigError
 
 
@@ -164,16 +165,16 @@ class VectorOCSSettings(ReplayedSettings):
     score_mode: Literal["train", "eval"] | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.reference not in ("memory", "replay") and not is_count(self.reference):
             raise ConfigError(
                 f"reference is {self.reference!r}; allowed are 'memory', 'replay' or a whole number from 1"
             )
-        finite = len(self.weights) == 3 and all(math.isfinite(weight) for weight in self.weights)
-        if not finite or not any(self.weights):
+        three = isinstance(self.weights, tuple | list) and len(self.weights) == 3
+        if not three or not all(map(is_finite, self.weights)) or not any(self.weights):
             raise ConfigError(
                 f"weights is {self.weights!r}; allowed are three finite numbers, for S, V and A, not all of them 0"
             )
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,3 +226,26 @@ def check(name: str, value: Any, hint: Any) -> None:
         raise ConfigError(f"{name} is {value!r}; allowed are {choices}")
     elif hint is bool and not isinstance(value, bool):
         raise ConfigError(f"{name} is {value!r}; allowed are True and False")
+    elif typing.get_origin(hint) in (typing.Union, types.UnionType):
+        allowed = typing.get_args(hint)
+        if not any(_fits(value, part) for part in allowed):
+            raise ConfigError(f"{name} is {value!r}; allowed are {', '.join(map(_words, allowed))}")
+
+
+def _fits(value: Any, part: Any) -> bool:
+    """Whether it is what one part of a union allows."""
+    origin, arguments = typing.get_origin(part), typing.get_args(part)
+    if origin is Literal:
+        return value in arguments
+    if origin is tuple:
+        return isinstance(value, tuple | list) and all(isinstance(one, arguments[0]) for one in value)
+    return isinstance(value, part)
+
+
+def _words(part: Any) -> str:
+    origin, arguments = typing.get_origin(part), typing.get_args(part)
+    if origin is Literal:
+        return ", ".join(map(repr, arguments))
+    return {tuple: "a list of names", bool: "True, False", types.NoneType: "None"}.get(
+        origin or part, str(part)
+    )

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..counts import check_not_negative
 from .finetune import Finetune
 
 
@@ -21,8 +22,7 @@ class StableSGD(Finetune):
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, **shared)
-        if lr_floor < 0:
-            raise ValueError(f"lr_floor must not be negative, got {lr_floor}")
+        check_not_negative(lr_floor=lr_floor)
         self.lr_floor = lr_floor
 
     def end_task(self, data: Iterable[Any] | None = None) -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..counts import check_counts
+from ..counts import check_counts, is_count
 from ..gradients.calling import Inputs
 from ..states import part_of, prefixed
 from .balance import Balance, balanced, groups
@@ -22,8 +22,8 @@ class ReplayMemory:
       has fewer leaves its share to others of its task.
     - "reservoir": a uniform sample of all that passed; `add` it as it comes.
 
-    With `replay_from="task"` what is drawn at once comes from one task, any of them by chance: a network that normalises by its batch
-    then meets a task's own statistics, as in a test. With "memory" it comes from all of them.
+    With `replay_from="task"` what is drawn at once comes from one task, any of them by chance, and is never more than the smallest share
+    of a task: a network that normalises by its batch then meets a task's own statistics, as in a test. With "memory" it comes from all.
 
     `balance` spreads a task's share over classes ("class"), over the groups a callable makes of the targets, or over nothing (None).
     Inputs may be a tensor or a tuple or dict of tensors, of any shape and dtype; they stay on the device they came on.
@@ -46,8 +46,10 @@ class ReplayMemory:
             raise ValueError(f"balance must be 'class', None or a callable, got {balance!r}")
         if (policy == "fixed") != (tasks is not None):
             raise ValueError("tasks, the number of tasks T, goes with policy='fixed' and with no other")
-        if tasks is not None and not 1 <= tasks <= capacity:
-            raise ValueError(f"tasks must be between 1 and the capacity of {capacity}, got {tasks}")
+        if tasks is not None and not (is_count(tasks) and tasks <= capacity):
+            raise ValueError(
+                f"tasks must be a whole number between 1 and the capacity of {capacity}, got {tasks}"
+            )
         if policy == "per-class" and balance is None:
             raise ValueError(
                 "policy='per-class' keeps a share of each class, and balance=None knows no classes: give balance='class' or a callable, "
@@ -57,8 +59,10 @@ class ReplayMemory:
             raise ValueError(
                 "classes, the number of classes C, goes with policy='per-class' and with no other"
             )
-        if classes is not None and not 1 <= classes <= capacity:
-            raise ValueError(f"classes must be between 1 and the capacity of {capacity}, got {classes}")
+        if classes is not None and not (is_count(classes) and classes <= capacity):
+            raise ValueError(
+                f"classes must be a whole number between 1 and the capacity of {capacity}, got {classes}"
+            )
         if replay_from not in ("memory", "task"):
             raise ValueError(f"replay_from must be 'memory' or 'task', got {replay_from!r}")
         if replay_from == "task" and policy == "reservoir":
@@ -128,12 +132,12 @@ class ReplayMemory:
         return dict(zip(tasks.tolist(), numbers.tolist(), strict=True))
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Samples:
-        """`count` samples drawn uniformly without replacement, by `replay_from`; fewer where a task or the memory has fewer."""
+        """`count` samples drawn uniformly without replacement, by `replay_from`; fewer where the memory or its smallest task has fewer."""
         check_counts(count=count)
         return self.samples[self.draw(count, generator)]
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """The positions in `samples` of a uniform draw without replacement."""
+        """The positions in `samples` of what `sample` would give."""
         if self.replay_from == "memory":
             return self.draw_from_all(count, generator)
         keys = torch.rand(len(self), generator=generator, device=self.targets.device)

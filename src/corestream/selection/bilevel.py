@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
+from ..counts import check_positive
 from .matching import check_gram
 
 RIDGE = 0.01
@@ -42,6 +43,11 @@ def bilevel(
     The first sample is drawn at random. A sample whose kernel row is not finite is left out.
     """
     check_gram(kernel, k)
+    check_positive(ridge=ridge)
+    if targets.shape != kernel.shape[:1]:
+        raise ValueError(
+            f"targets has shape {tuple(targets.shape)}; expected is [{len(kernel)}], a class for each row of the kernel"
+        )
     # thousands of small operations, each of which a card would be waited for, and a second thread: better made beside them
     with one_thread():
         found = _bilevel(kernel.cpu().double(), targets.cpu(), k, ridge, generator)

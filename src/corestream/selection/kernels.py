@@ -17,8 +17,7 @@ def rbf(features: Tensor, width: float | None = None) -> Tensor:
     features = wide(features.flatten(1))
     distances = torch.cdist(features, features)
     if width is None:
-        rows, columns = torch.triu_indices(len(features), len(features), offset=1)
-        apart = distances[rows, columns]
+        apart = torch.pdist(features[features.isfinite().all(1)])
         scale = apart.median() if len(apart) else distances.new_ones(())
         scale = torch.where(scale > 0, scale, 1.0)
     else:

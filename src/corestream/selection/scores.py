@@ -1,6 +1,5 @@
 """Scores of a batch's samples, and the picks they lead to (Eq. 6 and 8)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..counts import check_counts
+from ..counts import check_counts, check_not_negative, is_finite
 from ..errors import NonFiniteError
 from ..fusing import fusible
 from ..gradients import PerSampleGradients, is_batch_coupled, per_sample_gradients
@@ -56,6 +55,12 @@ def _total(
     return total.masked_fill(bad if finite is None else bad | ~finite, -torch.inf)
 
 
+def check_weights(tau: float, weights: tuple[float, float, float]) -> None:
+    check_not_negative(tau=tau)
+    if len(weights) != 3 or not all(map(is_finite, weights)) or not any(weights):
+        raise ValueError(f"weights must be three numbers, for S, V and A, not all of them 0, got {weights!r}")
+
+
 def score(
     model: nn.Module,
     loss_fn: LossFn | None,
@@ -74,10 +79,7 @@ def score(
     `reference` is a pair like `batch`, the samples that A compares with; `mode` ("train" or "eval") is the model's mode meanwhile,
     its own when None. `route` forces one of the two exact ways to S, V and A: "gram", or "linear" in the number of samples.
     """
-    if len(weights) != 3:
-        raise ValueError(f"weights must be three numbers, for S, V and A, got {weights!r}")
-    if not math.isfinite(tau) or not all(map(math.isfinite, weights)):
-        raise ValueError(f"tau and weights must be finite numbers, got {tau} and {weights}")
+    check_weights(tau, weights)
     model = unwrap(model)
     options: dict[str, Any] = {"parameters": _read_once(parameters), "max_bytes": max_bytes}
     with in_mode(model, mode):

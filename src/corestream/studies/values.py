@@ -53,8 +53,8 @@ def _convert(value: Any, hint: Any) -> Any:
 
 
 def _first_that_fits(value: Any, hints: tuple[Any, ...]) -> Any:
-    # text is tried last: it would swallow every number the command line gives
-    for hint in sorted(hints, key=lambda part: part is str):
+    # none first, for a list of names would take it for one; text last: it would swallow every number the command line gives
+    for hint in sorted(hints, key=lambda part: 0 if part is types.NoneType else 2 if part is str else 1):
         try:
             return _convert(value, hint)
         except (ValueError, OverflowError):
