@@ -1,4 +1,4 @@
-"""Torch's own generator on a device, from which dropout draws: its state, and setting it back so that the same is drawn again."""
+"""Random choices; and torch's own generator on a device, from which dropout draws: its state, and setting it back to draw the same."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def random_places(count: int, k: int, generator: torch.Generator | None, device: torch.device) -> Tensor:
+    """k different places of so many, or all of fewer, in random order."""
+    return torch.rand(count, generator=generator, device=device).topk(min(k, count)).indices
 
 
 def random_state(device: torch.device) -> Tensor:

@@ -1,6 +1,8 @@
 """One forward and one backward over a batch, watched layer by layer."""
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +36,8 @@ from .restoring import Held, unchanged_buffers
 from .rules import Seen
 
 DEFAULT_MAX_BYTES = 2**28
+
+Pass = Callable[[Any, Any], PerSampleGradients]  # over some inputs and targets
 
 # Of models in which rules did not cover all in some pass: tables of which all samples look up the same rows.
 _SHARED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
@@ -74,8 +78,9 @@ def capture(
     max_bytes: int,
 ) -> PerSampleGradients:
     """The gradients of a checked batch; a second pass only where one sample's NaN would reach the others."""
+    run: Pass = partial(_pass, model, loss_fn, wanted, max_bytes)
     try:
-        grads = _pass(model, loss_fn, inputs, targets, wanted, max_bytes)
+        grads = run(inputs, targets)
         if not grads.general or grads.losses.is_cuda:
             return grads
         suspects = ~grads.rows_are_finite()
@@ -83,7 +88,7 @@ def capture(
             return grads
         bad = _bad_inputs(inputs)
         if not bool(bad.any()) and isinstance(targets, Tensor):
-            bad = _bad_alone(model, loss_fn, inputs, targets, wanted, max_bytes, suspects)
+            bad = _bad_alone(run, inputs, targets, suspects)
         if not bool(bad.any()) or bool(bad.all()):
             return grads
     except Spoiled as spoiled:
@@ -91,7 +96,7 @@ def capture(
     if not isinstance(targets, Tensor):
         raise Spoiled(bad)
     rows = stand_ins(bad)
-    grads = _pass(model, loss_fn, map_inputs(lambda x: x[rows], inputs), targets[rows], wanted, max_bytes)
+    grads = run(map_inputs(lambda x: x[rows], inputs), targets[rows])
     grads.losses = torch.where(bad, torch.nan, grads.losses)
     return grads
 
@@ -103,22 +108,14 @@ def _bad_inputs(inputs: Any) -> Tensor:
     return ~torch.stack(parts).all(0) if parts else torch.zeros(count, dtype=torch.bool)
 
 
-def _bad_alone(
-    model: nn.Module,
-    loss_fn: LossFn | None,
-    inputs: Any,
-    targets: Tensor,
-    wanted: dict[str, Tensor],
-    max_bytes: int,
-    suspects: Tensor,
-) -> Tensor:
+def _bad_alone(run: Pass, inputs: Any, targets: Tensor, suspects: Tensor) -> Tensor:
     """Samples whose gradient is not finite even without the others: a loss may be finite and have none, as a length at zero."""
     bad = torch.zeros_like(suspects)
     for n in suspects.nonzero().flatten().tolist():
         copies = torch.full((len(targets),), n, device=targets.device)
         try:  # as many as there were: BatchNorm takes no sample alone, and a loss may have a number for each
             some = map_inputs(lambda x: x[copies], inputs)  # noqa: B023 - called at once
-            bad[n] = not _pass(model, loss_fn, some, targets[copies], wanted, max_bytes).all_finite
+            bad[n] = not run(some, targets[copies]).all_finite
         except Spoiled:
             bad[n] = True
     return bad
@@ -127,10 +124,10 @@ def _bad_alone(
 def _pass(
     model: nn.Module,
     loss_fn: LossFn | None,
-    inputs: Any,
-    targets: Any,
     wanted: dict[str, Tensor],
     max_bytes: int,
+    inputs: Any,
+    targets: Any,
 ) -> PerSampleGradients:
     """One forward, one backward; the layers' inputs and output gradients become blocks."""
     dtype = compute_dtype(wanted)

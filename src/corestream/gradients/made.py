@@ -57,8 +57,8 @@ class Made:
         return self._made_at(value.grad_fn)
 
     def is_free_of_samples(self, value: Tensor) -> bool:
-        """Whether it is made of parameters alone by its shape too, as learned queries and what layers make of them. Of a recurrent layer's
-        output, say, autograd knows nothing but parameters either where its input needs no gradient."""
+        """Whether it is made of parameters alone by its shape too, as learned queries and what layers make of them. Autograd alone does not
+        tell: the output of a recurrent layer whose input needs no gradient leads to nothing but parameters, too."""
         if not self.ways(value):
             return False
         stack: list[Any] = [] if value.grad_fn is None else [value.grad_fn]

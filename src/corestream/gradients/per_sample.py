@@ -166,7 +166,7 @@ class PerSampleGradients:
 
     def wide_squares(self, weights: Tensor | None = None) -> dict[str, Tensor]:
         """The same in the precision of inner products, for sums over many batches."""
-        return self._reduce("squares", torch.ones_like(self._square_norms()) if weights is None else weights)
+        return self._reduce("squares", torch.ones_like(self.losses) if weights is None else weights)
 
     def gram_cost(self, n: int, m: int) -> int:
         """Multiplications that `gram` takes between n and m samples like these, about."""

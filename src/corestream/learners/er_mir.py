@@ -12,6 +12,7 @@ from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from ..selection.mir import most_interfered
 from .base import weighted_mean
+from .optimized import rates
 from .rehearsal import Rehearsal
 
 
@@ -33,8 +34,7 @@ class ERMIR(Rehearsal):
     ) -> None:
         super().__init__(model, optimizer, memory, **shared)
         check_counts(search=search)
-        if memory.policy != "reservoir":
-            raise ValueError(f"memory must have policy='reservoir', got {memory.policy!r}")
+        memory.require_reservoir()
         self.search = search
 
     def choose(self, samples: Samples, k: int) -> Tensor:
@@ -66,9 +66,9 @@ class ERMIR(Rehearsal):
         with torch.enable_grad():
             loss = weighted_mean(self._losses(samples.inputs, samples.targets), valid)
         gradients = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
-        rates = {id(p): group["lr"] for group in self.optimizer.param_groups for p in group["params"]}
+        lr = rates(self.optimizer)
         moved = zip(self.parameters.items(), gradients, strict=True)
-        return {name: (p - rates.get(id(p), 0.0) * gradient).detach() for (name, p), gradient in moved}
+        return {name: (p - lr.get(id(p), 0.0) * gradient).detach() for (name, p), gradient in moved}
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
         # what stands in for missing picks is there already; on a card, where a look would wait, it is kept once more

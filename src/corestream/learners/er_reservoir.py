@@ -32,8 +32,7 @@ class ERReservoir(Finetune):
         super().__init__(model, optimizer, **shared)
         check_counts(replay=replay)
         check_memory(memory)
-        if memory.policy != "reservoir":
-            raise ValueError(f"memory must have policy='reservoir', got {memory.policy!r}")
+        memory.require_reservoir()
         self.memory, self.replay = memory, replay
 
     def _objective(self, samples: Samples, valid: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from ..gradients.restoring import in_mode
 from ..memory import Reservoir, Samples
 from ..states import prefixed
 from .finetune import Finetune, valid_positions
+from .optimized import rates
 
 FISHER_BATCH = 100  # samples; batches as small as the stream's would make the Fisher slow
 
@@ -63,12 +64,8 @@ class EWC(Finetune):
         loss = super()._objective(samples, valid)
         if not self._used:
             return loss
-        rates = {
-            id(p): self.penalty * group["lr"]
-            for group in self.optimizer.param_groups
-            for p in group["params"]
-        }
-        steepest = {name: 1 / rates[id(p)] for name, p in self.parameters.items() if rates.get(id(p), 0) > 0}
+        steep = {one: self.penalty * lr for one, lr in rates(self.optimizer).items()}
+        steepest = {name: 1 / steep[id(p)] for name, p in self.parameters.items() if steep.get(id(p), 0) > 0}
         return loss + self.penalty / 2 * self.distance(steepest)
 
     def distance(self, steepest: dict[str, float] | None = None) -> Tensor:

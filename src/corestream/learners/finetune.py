@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..counts import check_counts
+from ..draws import random_places
 from ..gradients.calling import Inputs, LossFn
 from ..memory import Samples
 from .base import Learner, weighted_mean
@@ -47,7 +48,7 @@ class Finetune(Learner):
         """The positions to train on, −1 for none; None for the whole batch."""
         if self.k is None or self.k >= len(samples):
             return None
-        return torch.rand(len(samples), generator=self.generator, device=self.device).topk(self.k).indices
+        return random_places(len(samples), self.k, self.generator, self.device)
 
     def _update(self, samples: Samples, valid: Tensor) -> Tensor:
         loss = self._objective(samples, valid)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from ..draws import random_places
 from ..gradients.calling import LossFn, call_with
 from ..gradients.restoring import in_mode
 from ..memory import Samples
@@ -13,6 +14,7 @@ from ..repeating import repeat
 
 Parameters = Mapping[str, Tensor]
 Rows = list[Tensor]  # all parameters one after the other, those of each type and device in a row of their own
+MOMENTUM = 0.8
 
 
 def path_loss(
@@ -42,7 +44,6 @@ def connect(
     steps: int,
     points: int,
     lr: float,
-    momentum: float = 0.8,
     batch: int = 10,
     generator: torch.Generator | None = None,
 ) -> None:
@@ -54,7 +55,7 @@ def connect(
     """
     solution, minimum = in_rows(before), in_rows(parameters)
     found = [((a + b) / 2).requires_grad_() for a, b in zip(solution, minimum, strict=True)]
-    optimizer = torch.optim.SGD(found, lr=lr, momentum=momentum)
+    optimizer = torch.optim.SGD(found, lr=lr, momentum=MOMENTUM)
 
     def step() -> None:
         with in_mode(model, "eval"), dense_embeddings(model):
@@ -124,5 +125,4 @@ def _assign(parameters: Parameters, rows: Rows) -> None:
 
 
 def _some(samples: Samples, count: int, generator: torch.Generator | None) -> Samples:
-    keys = torch.rand(len(samples), generator=generator, device=samples.targets.device)
-    return samples[keys.topk(min(count, len(samples))).indices]
+    return samples[random_places(len(samples), count, generator, samples.targets.device)]

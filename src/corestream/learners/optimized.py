@@ -13,6 +13,11 @@ def optimized(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+def rates(optimizer: torch.optim.Optimizer) -> dict[int, float]:
+    """The learning rate of each, by its id."""
+    return {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+
+
 def check_optimizer(optimizer: torch.optim.Optimizer, parameters: Iterable[Tensor]) -> None:
     if not hasattr(optimizer, "param_groups"):
         raise TypeError(

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from ..draws import random_places
 from ..gradients.calling import LossFn
 from ..memory import ReplayMemory, Samples
 from .coreset import Coreset
@@ -12,8 +13,7 @@ class Uniform(Coreset):
     """Every sample has the same chance."""
 
     def choose(self, samples: Samples, k: int) -> Tensor:
-        chance = torch.rand(len(samples), generator=self.generator, device=self.device)
-        return chance.topk(min(k, len(samples))).indices
+        return random_places(len(samples), k, self.generator, self.device)
 
 
 class RandomMemory(Uniform):

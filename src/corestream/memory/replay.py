@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..counts import check_counts, is_count
+from ..draws import random_places
 from ..gradients.calling import Inputs
 from ..states import part_of, prefixed
 from .balance import Balance, balanced, groups
@@ -124,6 +125,11 @@ class ReplayMemory:
                 "memory: policy='reservoir' leaves nothing to choose; give one with a share per task"
             )
 
+    def require_reservoir(self) -> None:
+        """For methods to which every sample is alike."""
+        if self.policy != "reservoir":
+            raise ValueError(f"memory must have policy='reservoir', got {self.policy!r}")
+
     def counts(self) -> dict[int, int]:
         """How many samples of each task are kept."""
         if not len(self):
@@ -148,8 +154,7 @@ class ReplayMemory:
 
     def draw_from_all(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """The same from the whole memory, whatever `replay_from` is."""
-        keys = torch.rand(len(self), generator=generator, device=self.targets.device)
-        return keys.topk(min(count, len(self))).indices
+        return random_places(len(self), count, generator, self.targets.device)
 
     def add(self, samples: Samples, generator: torch.Generator | None = None) -> None:
         """Let samples pass by a reservoir."""

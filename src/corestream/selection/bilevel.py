@@ -20,6 +20,7 @@ from ..counts import check_positive
 from .matching import check_gram
 
 RIDGE = 0.01
+NEWTON_STEPS, CONJUGATE_STEPS = 100, 200  # at most
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,8 @@ def solve_inner(
     *,
     start: Tensor | None = None,
     tolerance: float = 1e-6,
-    max_steps: int = 100,
 ) -> Tensor:
-    """α of the inner problem by Newton's method, halving a step that does not go down; [|S|, C]."""
+    """α of the inner problem by Newton's method, halving a step that does not go down, to 10⁻⁴ of it at least; [|S|, C]."""
     inner = kernel[picked][:, picked]
     y = labels[picked]
     alpha = torch.zeros_like(y) if start is None else start
@@ -120,7 +120,7 @@ def solve_inner(
         return weights @ cross_entropy(scores, y, reduction="none") + ridge / 2 * (alpha * scores).sum()
 
     value = objective(alpha)
-    for _ in range(max_steps):
+    for _ in range(NEWTON_STEPS):
         p = (inner @ alpha).softmax(1)
         residual = ridge * alpha + weights[:, None] * (p - y)
         step = _solve(inner, p, weights, ridge, residual, tolerance)
@@ -189,9 +189,7 @@ def _solve(
     return (right - left(u)) / ridge
 
 
-def conjugate_gradients(
-    operator: Callable[[Tensor], Tensor], right: Tensor, *, tolerance: float, max_steps: int = 200
-) -> Tensor:
+def conjugate_gradients(operator: Callable[[Tensor], Tensor], right: Tensor, *, tolerance: float) -> Tensor:
     """x with operator(x) = right for a symmetric positive semi-definite operator (Hestenes and Stiefel
     1952)."""
     x = torch.zeros_like(right)
@@ -199,7 +197,7 @@ def conjugate_gradients(
     direction = residual.clone()
     size = (residual * residual).sum()
     target = tolerance**2 * size
-    for _ in range(max_steps):
+    for _ in range(CONJUGATE_STEPS):
         if size <= target or size == 0:
             break
         image = operator(direction)
