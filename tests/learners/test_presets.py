@@ -94,3 +94,15 @@ def test_on_a_benchmark_of_ones_own_ocs_has_something_to_choose_from(monkeypatch
     assert (uniform.batch_size, uniform.k, uniform.sweeps) == (10, None, 1)
     ocs = values(OCSSettings, "ocs", "small")  # what it says itself comes first
     assert (ocs.batch_size, ocs.k, ocs.sweeps) == (16, 4, 2)
+
+
+def test_on_a_benchmark_of_ones_own_a_resnet_has_a_resnets_width(monkeypatch):
+    for name, own in (
+        ("images", {"network": "resnet18"}),
+        ("wide", {"network": "resnet18", "width": 32}),
+        ("flat", {}),
+    ):
+        benchmark = Benchmark(name, "for the test", lambda request: None, settings=own)
+        monkeypatch.setitem(BENCHMARKS, name, benchmark)
+    widths = [values(Settings, "finetune", name).width for name in ("images", "wide", "flat")]
+    assert widths == [20, 32, 256]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,20 @@ from .picks import KeepsPicks
 from .step import Step
 
 PATIENCE = 1000  # batches in which a task should have ended, or the end of one was forgotten
+
+
+class Drawn(NamedTuple):
+    """What a step takes from the memory: the reference, and the replay batch, which may be told by its positions in the reference."""
+
+    reference: Samples | None = None
+    replayed: Samples | Tensor | None = None
+
+    @property
+    def replay_batch(self) -> Samples | None:
+        if not isinstance(self.replayed, Tensor):
+            return self.replayed
+        assert self.reference is not None
+        return self.reference[self.replayed]
 
 
 class OCS(KeepsPicks):
@@ -103,7 +117,7 @@ class OCS(KeepsPicks):
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         self._check_fill(inputs, targets)
-        step, remembered = self._take_step(inputs, targets, *self._draw())
+        step, remembered = self._take_step(inputs, targets, self._draw())
         self._remember(inputs, targets, ids, remembered)
         self._steps += 1
         self._batches += 1
@@ -111,15 +125,13 @@ class OCS(KeepsPicks):
             self._warn_where_no_task_ends()
         return step
 
-    def _take_step(
-        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
-    ) -> tuple[Step, Tensor]:
+    def _take_step(self, inputs: Inputs, targets: Tensor, drawn: Drawn) -> tuple[Step, Tensor]:
         """Pick and update; returns with the step the positions of the memory's candidates, −1 for none."""
         step = None
         if self._in_one_pass():
-            step = self._learn_in_one_pass(inputs, targets, reference, replayed)
+            step = self._learn_in_one_pass(inputs, targets, drawn)
         if step is None:
-            step = self._learn_in_two_passes(inputs, targets, reference, replayed)
+            step = self._learn_in_two_passes(inputs, targets, drawn)
         assert step.picked is not None
         return step, step.picked
 
@@ -157,29 +169,23 @@ class OCS(KeepsPicks):
             for module in self.model.modules()
         )
 
-    def _draw(self) -> tuple[Samples | None, Samples | Tensor | None]:
-        """The reference and the replay batch of this step; replayed samples of the reference are told by their positions in it."""
+    def _draw(self) -> Drawn:
         if not len(self.memory):
-            return None, None
-        positions = self.memory.draw(self.replay, self.generator)
+            return Drawn()
+        positions, kept = self.memory.draw(self.replay, self.generator), self.memory.samples
         if self.reference == "memory":
-            return self.memory.samples, positions
+            return Drawn(kept, positions)
         if self.reference == "replay":
-            return self.memory.samples[positions], torch.arange(len(positions), device=positions.device)
-        kept = self.memory.samples
-        return kept[self.memory.draw_from_all(int(self.reference), self.generator)], kept[positions]
+            return Drawn(kept[positions], torch.arange(len(positions), device=positions.device))
+        compared = self.memory.draw_from_all(int(self.reference), self.generator)
+        return Drawn(kept[compared], kept[positions])
 
-    def _learn_in_one_pass(
-        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
-    ) -> Step | None:
+    def _learn_in_one_pass(self, inputs: Inputs, targets: Tensor, drawn: Drawn) -> Step | None:
         """None where it shows that samples depend on each other: the reference would have a part in the batch's gradients, and what is
         not picked in the model's own statistics."""
-        count, parts = len(targets), [(inputs, targets)]
-        if reference is not None:
-            parts.append((reference.inputs, reference.targets))
-        if isinstance(replayed, Samples):
-            parts.append((replayed.inputs, replayed.targets))
-        x, y = join_batches(parts)
+        count, (reference, replayed) = len(targets), drawn
+        others = [part for part in drawn if isinstance(part, Samples)]
+        x, y = join_batches([(inputs, targets), *((part.inputs, part.targets) for part in others)])
         self._coupled = not self._stand_alone(x, y)
         if not self._coupled:
             try:
@@ -234,36 +240,23 @@ class OCS(KeepsPicks):
             self._known_shares[key] = torch.tensor(shares, dtype=dtype, device=self.device)
         return self._known_shares[key]
 
-    def _learn_in_two_passes(
-        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
-    ) -> Step:
+    def _learn_in_two_passes(self, inputs: Inputs, targets: Tensor, drawn: Drawn) -> Step:
         """Score first; then an ordinary forward and backward over the picked and over the replay batch, each with its own statistics."""
         with in_mode(self.model, self.score_mode):
             grads = self._gradients(inputs, targets, self._wanted)
-            others = (
-                None
-                if reference is None
-                else self._gradients(reference.inputs, reference.targets, self._wanted)
-            )
+            old = drawn.reference
+            others = None if old is None else self._gradients(old.inputs, old.targets, self._wanted)
         scores, picked = self._pick(gradient_criteria(grads, others), inputs, grads)
         del grads, others
-        return Step(self, self._train_on(picked, inputs, targets, reference, replayed), picked, scores)
+        return Step(self, self._train_on(picked, inputs, targets, drawn.replay_batch), picked, scores)
 
-    def _train_on(
-        self,
-        picked: Tensor,
-        inputs: Inputs,
-        targets: Tensor,
-        reference: Samples | None,
-        replayed: Samples | Tensor | None,
-    ) -> Tensor:
+    def _train_on(self, picked: Tensor, inputs: Inputs, targets: Tensor, again: Samples | None) -> Tensor:
         """One step down the mean loss of the picked + λ · that of the replay batch (Eq. 9)."""
         # the best sample stands in, with no weight, for those that are missing
         rows = picked.where(picked >= 0, picked[0])
         losses = self._losses(map_inputs(lambda column: column[rows], inputs), targets[rows])
         loss = weighted_mean(losses, picked >= 0)
-        if replayed is not None and reference is not None:
-            again = replayed if isinstance(replayed, Samples) else reference[replayed]
+        if again is not None:
             loss = loss + self.lam * self._losses(again.inputs, again.targets).mean()
         self._spoil(~loss.detach().isfinite())
         self._descend(loss, finite=self.selected is not None)  # what selection does not look at may not be

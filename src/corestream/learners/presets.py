@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from ..errors import ConfigError
 from ..streams import BENCHMARKS
 from ..streams.folder import PREFIX as FOLDER
-from .settings import Settings
+from .settings import WIDTHS, Settings
 
 Values = dict[str, Any]
 StreamKind = Literal["balanced", "imbalanced", "noisy"]
@@ -213,4 +213,5 @@ def _settings_of_own(benchmark: str) -> Mapping[str, Any]:
     """Those that a benchmark of the user's own was registered with."""
     if benchmark not in BENCHMARKS:
         raise ConfigError(f"there are no settings for benchmark {benchmark!r}; known are {', '.join(SHARED)}")
-    return BENCHMARKS[benchmark].settings
+    own = BENCHMARKS[benchmark].settings
+    return {"width": WIDTHS[own["network"]], **own} if own.get("network") in WIDTHS else own

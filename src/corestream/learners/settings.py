@@ -32,6 +32,9 @@ Positive = Annotated[float, Range(0, above=True)]
 NotNegative = Annotated[float, Range(0)]
 
 
+WIDTHS = {"mlp": 256, "resnet18": 20}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The network, and how it is trained. With `k`, each update is on k random samples of the batch.
@@ -40,7 +43,7 @@ class Settings:
     """
 
     network: Literal["mlp", "resnet18"] = "mlp"
-    width: Count = 256
+    width: Count = WIDTHS["mlp"]
     form: Literal["paper", "standard"] = "paper"
     norm: Literal["batch", "group"] = "batch"
     dropout: Annotated[float, Range(0, 0.99)] = 0.0

@@ -4,23 +4,21 @@ import torch
 from torch import Tensor
 
 from ..gradients.calling import Inputs
-from ..memory import Samples
 from ..selection.scores import score, top
-from .ocs import OCS
+from .ocs import OCS, Drawn
 from .step import Step
 
 
 class UniformOCS(OCS):
     """The update is on k random samples of the batch; the k that OCS would pick are the memory's candidates."""
 
-    def _take_step(
-        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
-    ) -> tuple[Step, Tensor]:
+    def _take_step(self, inputs: Inputs, targets: Tensor, drawn: Drawn) -> tuple[Step, Tensor]:
+        old = drawn.reference
         scores = score(
             self.model,
             self.loss_fn,
             (inputs, targets),
-            None if reference is None else (reference.inputs, reference.targets),
+            None if old is None else (old.inputs, old.targets),
             tau=self.tau,
             weights=self.weights,
             parameters=None if self.selected is None else list(self._wanted),
@@ -29,6 +27,6 @@ class UniformOCS(OCS):
         )
         chance = torch.rand(len(targets), generator=self.generator, device=self.device)
         picked = chance.topk(min(self.k, len(targets))).indices
-        loss = self._train_on(picked, inputs, targets, reference, replayed)
+        loss = self._train_on(picked, inputs, targets, drawn.replay_batch)
         remembered = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
         return Step(self, loss, picked, scores), remembered

@@ -9,25 +9,23 @@ from ..memory import Samples
 from ..selection.criteria import vector_criteria
 from ..selection.scores import top, weigh
 from .features import features, raw_inputs
-from .ocs import OCS
+from .ocs import OCS, Drawn
 from .step import Step
 
 
 class InputOCS(OCS):
     """S, V and A are cosines of the inputs themselves."""
 
-    def _take_step(
-        self, inputs: Inputs, targets: Tensor, reference: Samples | None, replayed: Samples | Tensor | None
-    ) -> tuple[Step, Tensor]:
-        compared = None if reference is None else self._vectors(reference.inputs)
-        criteria = vector_criteria(self._vectors(inputs), compared)
+    def _take_step(self, inputs: Inputs, targets: Tensor, drawn: Drawn) -> tuple[Step, Tensor]:
+        old = drawn.reference
+        criteria = vector_criteria(self._vectors(inputs), None if old is None else self._vectors(old.inputs))
         assert criteria.finite is not None
         scores = weigh(criteria, self.tau, self.weights)
         self._spoil((scores.total == -torch.inf).all())  # also where squares are too large for their type
         chance = torch.rand(len(targets), generator=self.generator, device=self.device)
         chance = torch.where(criteria.finite, chance, -torch.inf)
         picked = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
-        loss = self._train_on(picked, inputs, targets, reference, replayed)
+        loss = self._train_on(picked, inputs, targets, drawn.replay_batch)
         return Step(self, loss, picked, scores), picked
 
     def _vectors(self, inputs: Inputs) -> Tensor:

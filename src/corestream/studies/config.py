@@ -11,6 +11,7 @@ from typing import Any
 
 from corestream import learners, streams
 from corestream.errors import ConfigError
+from corestream.learners.settings import WIDTHS
 from corestream.messages import check_name
 from corestream.plugins import VARIABLE
 from corestream.streams.benchmarks.registry import Benchmark
@@ -23,7 +24,6 @@ from corestream.studies.values import convert
 FORMAT = 3  # enters the digest: raised when the same configuration no longer gives the same run
 RECORDS = ("picks", "scores")
 SMALL_PICTURES = 16  # pixels a side; below, a folder's network is the MLP
-WIDTHS = {"mlp": 256, "resnet18": 20}
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ The **window** is the paper's mean ± 2 (own sd + paper's sd). The verdicts:
 
 - **within**: inside the window.
 - **within rounding**: outside of it, and inside for numbers that the paper would print as it does ("0.13 ± 0.00" may be 0.134 ± 0.004).
-- **better** and **miss**: outside of both, ours not rounded. Where accuracy misses, "better" for forgetting means little: a network at
-  chance forgets nothing.
+- **better** and **miss**: outside both ranges, judged by our unrounded mean. Where accuracy misses, "better" for forgetting means little: a
+  network at chance forgets nothing.
 - **not comparable**: the reason stands below the table.
 
 Words of the tables:
