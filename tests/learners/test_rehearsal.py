@@ -50,6 +50,25 @@ def test_adapt_trains_on_what_the_method_chooses(model, sgd, batch):
     assert torch.allclose(step.loss, expected)
 
 
+@pytest.mark.parametrize(("adapt", "kept"), [(True, [6, 7, 8]), ("training", [0, 1, 2, 4, 5, 6, 7, 8])])
+def test_what_is_not_trained_on_may_be_remembered_or_not(model, sgd, batch, adapt, kept):
+    class Last(Uniform):
+        def choose(self, samples, k):
+            return torch.arange(len(samples)).flip(0)[:k]
+
+    learner = Last(model, sgd(model), ReplayMemory(9, balance=None), k=3, adapt=adapt)
+    x, y = batch(9)
+    x[3] = torch.nan
+    assert learner.observe(x, y, ids=torch.arange(9)).picked.tolist() == [8, 7, 6]
+    learner.end_task()
+    assert sorted(learner.memory.ids.tolist()) == kept
+
+
+def test_adapt_is_one_of_three(model, sgd):
+    with pytest.raises(ValueError, match="adapt must be True, False or 'training', got 'all'"):
+        Uniform(model, sgd(model), ReplayMemory(6), k=3, adapt="all")
+
+
 def test_fewer_choices_than_k_are_trained_on_alone(model, sgd, batch):
     class Two(Uniform):
         def choose(self, samples, k):

@@ -22,7 +22,7 @@ from corestream.learners.settings import CoresetSettings, EWCSettings, MemorySet
         (EWCSettings, "penalty", -1.0, "numbers from 0"),
         (MemorySettings, "capacity", 0, "whole numbers from 1"),
         (CoresetSettings, "policy", "all", "'quota', 'fixed', 'per-class'"),
-        (CoresetSettings, "adapt", "yes", "True and False"),
+        (CoresetSettings, "adapt", "yes", "True, False, 'training'"),
         (OCSSettings, "tau", -1, "numbers from 0"),
         (OCSSettings, "reference", 0, "'memory', 'replay' or a whole number from 1"),
         (OCSSettings, "weights", (1.0, 1.0), "three finite numbers"),

@@ -66,6 +66,16 @@ def leaves(inputs: Inputs) -> list[Tensor]:
     return [inputs[name] for name in sorted(inputs)] if isinstance(inputs, Mapping) else list(inputs)
 
 
+def finite_samples(inputs: Inputs) -> Tensor:
+    """[N] bool: the samples of which every number is finite."""
+    every = leaves(inputs)
+    finite = torch.ones(len(every[0]), dtype=torch.bool, device=every[0].device)
+    for x in every:
+        if x.is_floating_point():
+            finite = finite & x.isfinite().reshape(len(x), -1).all(1)
+    return finite
+
+
 def map_inputs(function: Callable[[Tensor], Tensor], inputs: Inputs) -> Inputs:
     """The same kind of input with a function applied to each tensor."""
     if isinstance(inputs, Tensor):

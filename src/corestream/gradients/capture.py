@@ -20,6 +20,7 @@ from .calling import (
     check_batch,
     check_losses,
     cross_entropy,
+    finite_samples,
     leaves,
     map_inputs,
     trainable,
@@ -86,7 +87,7 @@ def capture(
         suspects = ~grads.rows_are_finite()
         if not bool(suspects.any()):
             return grads
-        bad = _bad_inputs(inputs)
+        bad = ~finite_samples(inputs)  # a loss may be finite all the same, and its gradient not
         if not bool(bad.any()) and isinstance(targets, Tensor):
             bad = _bad_alone(run, inputs, targets, suspects)
         if not bool(bad.any()) or bool(bad.all()):
@@ -99,13 +100,6 @@ def capture(
     grads = run(map_inputs(lambda x: x[rows], inputs), targets[rows])
     grads.losses = torch.where(bad, torch.nan, grads.losses)
     return grads
-
-
-def _bad_inputs(inputs: Any) -> Tensor:
-    """Samples with an input that is not finite: a loss may be finite all the same, and its gradient not."""
-    count = len(leaves(inputs)[0])
-    parts = [torch.isfinite(x).reshape(count, -1).all(1) for x in leaves(inputs) if x.is_floating_point()]
-    return ~torch.stack(parts).all(0) if parts else torch.zeros(count, dtype=torch.bool)
 
 
 def _bad_alone(run: Pass, inputs: Any, targets: Tensor, suspects: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..counts import check_counts
 from ..draws import random_places
-from ..gradients.calling import Inputs, LossFn
+from ..gradients.calling import Inputs, LossFn, finite_samples
 from ..memory import Samples
 from .base import Learner, weighted_mean
 from .step import Step
@@ -32,15 +32,22 @@ class Finetune(Learner):
             check_counts(k=k)
         self.k = k
 
+    @property
+    def _remembers_all(self) -> bool:
+        """Whether samples that were not trained on may be remembered too."""
+        return False
+
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         samples = Samples.of(inputs, targets, self.task, ids)
         valid = torch.ones(len(samples), dtype=torch.bool, device=self.device)
-        picked = self._pick(samples)
+        seen, picked = samples, self._pick(samples)
         if picked is not None:
             valid = picked >= 0
             # the best sample stands in, with no weight, for those that are missing
             samples = samples[picked.where(valid, picked[0]).clamp_min(0)]
         loss = self._update(samples, valid)
+        if self._remembers_all:
+            samples, valid = seen, finite_samples(seen.inputs)
         self._remember(samples, valid)
         return Step(self, loss, picked)
 
@@ -60,7 +67,7 @@ class Finetune(Learner):
         return weighted_mean(self._losses(samples.inputs, samples.targets), valid)
 
     def _remember(self, samples: Samples, valid: Tensor) -> None:
-        """What becomes of the samples just trained on."""
+        """What becomes of the samples just trained on, or of all that came."""
 
 
 def valid_positions(valid: Tensor) -> Tensor:

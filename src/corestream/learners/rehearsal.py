@@ -15,7 +15,8 @@ from .finetune import Finetune
 class Rehearsal(Finetune):
     """One step is down the mean loss of the batch + λ · the mean loss of a replay batch (Eq. 9).
 
-    `adapt=True` is current-task adaptation: the method's `choose` picks the k samples of each batch to train on.
+    `adapt=True` is current-task adaptation: the method's `choose` picks the k samples of each batch to train on. They alone may enter the
+    memory; with `adapt="training"` all samples may.
     """
 
     memory: ReplayMemory
@@ -29,7 +30,7 @@ class Rehearsal(Finetune):
         k: int | None = None,
         lam: float = 1.0,
         replay: int = 10,
-        adapt: bool = False,
+        adapt: bool | str = False,
         loss_fn: LossFn | None = None,
         lr_decay: float = 1.0,
         generator: torch.Generator | None = None,
@@ -37,8 +38,10 @@ class Rehearsal(Finetune):
         super().__init__(model, optimizer, k=k, loss_fn=loss_fn, lr_decay=lr_decay, generator=generator)
         check_counts(replay=replay)
         check_not_negative(lam=lam)
+        if adapt not in (True, False, "training"):
+            raise ValueError(f"adapt must be True, False or 'training', got {adapt!r}")
         if adapt and k is None:
-            raise ValueError("adapt=True needs k, the number of samples of each batch to train on")
+            raise ValueError(f"adapt={adapt!r} needs k, the number of samples of each batch to train on")
         check_memory(memory)
         self.memory, self.lam, self.replay, self.adapt = memory, lam, replay, adapt
 
@@ -47,6 +50,10 @@ class Rehearsal(Finetune):
         raise NotImplementedError(
             f"{type(self).__name__} needs a method choose(self, samples, k) that returns the places of k samples, best first"
         )
+
+    @property
+    def _remembers_all(self) -> bool:
+        return self.adapt == "training"
 
     def _pick(self, samples: Samples) -> Tensor | None:
         if not self.adapt or self.k is None or self.k >= len(samples):

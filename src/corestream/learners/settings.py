@@ -104,12 +104,12 @@ class ReplayedSettings(SharedMemorySettings):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptSettings(MemorySettings):
-    """The replay loss has weight `lam`. `adapt` is current-task adaptation: the method also chooses the k samples of
-    each batch to train on. Where k is not given, the batches become `enlarge` times larger and are swept as often,
-    so that k is the batch they had."""
+    """The replay loss has weight `lam`. `adapt` is current-task adaptation: the method also chooses the k samples of each batch to train
+    on, and with True, not with "training", these alone may enter the memory. Where k is not given, the batches become `enlarge` times
+    larger and are swept as often, so that k is the batch they had."""
 
     lam: NotNegative = 1.0
-    adapt: bool = False
+    adapt: bool | Literal["training"] = False
     enlarge: Count = 10
 
     def __post_init__(self) -> None:
