@@ -2,6 +2,7 @@ import json
 import re
 import signal
 
+import numpy
 import pytest
 import torch
 
@@ -227,6 +228,44 @@ def test_a_logger_that_is_not_there_leaves_no_folder(config, tmp_path, monkeypat
     with pytest.raises(ConfigError):
         execute.execute(config, tmp_path, ONE_THREAD)
     assert list(tmp_path.iterdir()) == []
+
+
+class Stubborn:
+    """A logger that does not close."""
+
+    def log(self, step, values):
+        pass
+
+    def close(self):
+        raise RuntimeError("the server is gone")
+
+
+def test_a_logger_that_fails_on_closing_is_noted_and_spoils_nothing(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "make_loggers", lambda *_: [Stubborn()])
+    assert execute.execute(config, tmp_path, ONE_THREAD)["status"] == "done"
+    assert names(tmp_path / config.digest())[-2:] == ["not logged", "done"]
+
+
+def test_a_run_that_diverges_keeps_what_it_recorded(tmp_path):
+    config = make_config(
+        "rotated-digits", "uniform", tasks=1, record=("picks",), overrides={"sweeps": 1, "lr": 1e30}
+    )
+    found = execute.execute(config, tmp_path, ONE_THREAD)
+    assert found["status"] == "diverged"
+    assert len(numpy.load(tmp_path / config.digest() / "picks.npy")) >= 1
+
+
+def test_a_failure_is_noted_before_its_folder_is_given_away(config, tmp_path, monkeypatch):
+    folder = tmp_path / config.digest()
+
+    def discard(folder):  # and another process begins there at once
+        folder.joinpath("events.jsonl").write_text("")
+
+    monkeypatch.setattr(execute, "discard", discard)
+    monkeypatch.setattr(execute.Run, "step", refuse)
+    with pytest.raises(ConfigError):
+        execute.execute(config, tmp_path, ONE_THREAD)
+    assert folder.joinpath("events.jsonl").read_text() == ""
 
 
 def test_a_first_step_that_is_refused_leaves_no_folder(config, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from corestream.errors import ConfigError
+from corestream.studies import loggers
 from corestream.studies.config import RunConfig
 from corestream.studies.loggers import LOGGERS, make_loggers
 
@@ -70,6 +71,11 @@ def test_a_logger_is_closed_where_the_next_one_cannot_be_made(tmp_path, monkeypa
     with pytest.raises(ConnectionError):
         make_loggers(("first", "second"), CONFIG, tmp_path)
     assert [name for name, *_ in first.calls] == ["close"]
+
+
+def test_a_logger_named_twice_is_one(monkeypatch):
+    monkeypatch.setattr(loggers, "_require", lambda name: None)
+    assert loggers.check_loggers(("wandb", "mlflow", "wandb")) == ("wandb", "mlflow")
 
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):

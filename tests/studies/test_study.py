@@ -35,6 +35,12 @@ def test_a_set_knows_what_it_has(two):
     assert [result.seed for result in two.results()] == [0]
 
 
+def test_a_place_where_no_run_can_be_kept_is_told_once(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"file: no run can be kept there \(File exists\)"):
+        RunSet([configure(0), configure(1)], tmp_path / "file").make(jobs=2)
+
+
 def test_a_result_tells_where_and_how_long(two):
     (result,) = two.results()
     assert result.status == "done"

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from corestream.cli import options as opt
-from corestream.cli.progress import RunDisplay
+from corestream.cli.making import make_missing
 from corestream.cli.run import configure
 from corestream.errors import ConfigError
 from corestream.messages import check_name, counted
@@ -19,7 +19,6 @@ from corestream.studies.formats import to_terminal
 from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.loggers import check_loggers
 from corestream.studies.results import Result
-from corestream.studies.study import RunSet
 from corestream.studies.tables import Table, make_cell
 
 ALLOWED = tuple(name for name in opt.FIELDS if name not in ("method", "seed"))
@@ -63,16 +62,14 @@ def compare(
     if "benchmark" not in values:
         raise ConfigError("no benchmark is given; `corestream list benchmarks` shows them")
     configs = _configurations(values, extra)
-    runs = RunSet([config for group in configs.values() for config in group], out)
     how = Options(
         data_dir=data_dir,
         offline=offline,
         checkpoint_steps=checkpoint_every,
         loggers=check_loggers(opt.split_names(log) or ()),
     )
-    with RunDisplay(len(runs.missing())) as display:
-        runs.make(jobs=jobs, options=how, watcher=display)
-    results = runs.results()
+    every = [config for group in configs.values() for config in group]
+    results = make_missing(every, out, jobs=jobs, options=how)
     _tell_of_threads(results)
     table = _table(configs, results)
     if as_json:
@@ -100,24 +97,20 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
     for name in own:
         if name not in names:
             raise ConfigError(f"settings.{name}: {name} is none of the methods compared, {', '.join(names)}")
-    shared = _spelled({name: value for name, value in tables.items() if name not in own})
+    shared = {name: value for name, value in tables.items() if name not in own}
     plain = {name: make_config(choices["benchmark"], name) for name in names}
     fields = {name: {*config.settings, *config.options} for name, config in plain.items()}
     for name in shared | extra:
         check_name("option for these methods", name, sorted(set().union(*fields.values())))
     configs: dict[str, list[RunConfig]] = {}
     for name, (method, protocol) in rows.items():
-        settings = _spelled(own.get(method, {}))
+        settings = own.get(method, {})
         # what a file says for all methods gives way to what it says for one, and both to the command line
         given = {key: value for key, value in shared.items() if key not in settings} | extra
         given = {key: value for key, value in given.items() if key in fields[method]}
         one = {**choices, "method": method, "protocol": protocol, "settings": settings}
         configs[name] = [configure({**one, "seed": seed}, given) for seed in range(seeds)]
     return configs
-
-
-def _spelled(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name.replace("-", "_"): value for name, value in settings.items()}
 
 
 def _label(group: list[RunConfig]) -> str:

@@ -98,4 +98,5 @@ def choices_of(benchmark: str, given: Mapping[str, Any]) -> Values:
 def _kind(option: Any) -> Any:
     if not isinstance(option, Number):
         return str
-    return int if option.whole else float
+    kind = int if option.whole else float
+    return kind | None if option.default is None else kind

@@ -73,7 +73,7 @@ def settings(
         scenario=scenario,
         protocol=protocol,
     )
-    values = {**config.settings, **{n: v for n, v in config.options.items() if n not in config.settings}}
+    values = {**config.settings, **config.options}
     if as_json:
         typer.echo(json.dumps(values))
         return

@@ -1,5 +1,6 @@
 """The options that the commands share, and the TOML file that may hold them all."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -114,9 +115,19 @@ def gather(path: Path | None, given: Mapping[str, Any], allowed: Iterable[str]) 
         if name not in names and (table := table_of(name)) is not None:
             raise ConfigError(f"{path} has {name!r} at its top; it belongs under [{table}]")
         check_name(f"option in {path}", name, names)
-    tables = {name: convert(name, values.pop(name, {}), dict) for name in ("settings", "options")}
+    tables = {name: _spelled(convert(name, values.pop(name, {}), dict)) for name in ("settings", "options")}
     values |= {name: value for name, value in given.items() if value is not None}
     return {name: convert(name, value, FIELDS[name]) for name, value in values.items()} | tables
+
+
+def _spelled(table: Mapping[str, Any]) -> dict[str, Any]:
+    """As Python spells them; a table inside is a method's, and its name has hyphens of its own."""
+    return {
+        name if isinstance(value, dict) else name.replace("-", "_"): _spelled(value)
+        if isinstance(value, dict)
+        else value
+        for name, value in table.items()
+    }
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -129,10 +140,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def split_names(text: str | None) -> tuple[str, ...] | None:
-    """`a,b,c` as names; None where the option was not given."""
+    """`a,b,c` as names, and `[1,2],[1]` as the two that they are; None where the option was not given."""
     if text is None:
         return None
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    names = tuple(part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip())
     if not names:
         raise ConfigError(
             f"{text!r} names nothing; give names with commas between them, or leave the option out"

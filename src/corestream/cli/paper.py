@@ -255,7 +255,7 @@ def _measured(name: str, source: "Source", seeds: int, folder: Path, as_json: bo
     files = save(found.figure, folder, name, found.note)
     numbers = folder / f"{name}.csv"
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(found.numbers[0]))
+    writer = csv.DictWriter(text, list(found.numbers[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(found.numbers)
     write_atomically(numbers, text.getvalue().encode())

@@ -2,6 +2,7 @@
 
 import json
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from corestream.streams.benchmarks.options import parse_options
 from corestream.streams.card import contact_sheet
 from corestream.streams.stream import Stream
 from corestream.studies.config import canonical_benchmark, description
+from corestream.studies.files import write_atomically
 
 MANY_CLASSES = 12
 UNBOUNDED = 10_000  # columns, more than any table has
@@ -83,7 +85,9 @@ def show(
 def _save_sheet(stream: Stream, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        contact_sheet(stream).save(path, format="PNG")
+        drawn = BytesIO()
+        contact_sheet(stream).save(drawn, format="PNG")
+        write_atomically(path, drawn.getvalue())
     except OSError as error:
         raise DataError(f"{path}: the contact sheet cannot be written ({error.strerror})") from error
 

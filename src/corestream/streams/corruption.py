@@ -55,8 +55,9 @@ def corrupt(
     if label_noise > 0 and len(classes) > 1:
         random = generator(seed, name, task, "label noise")
         chosen = _chosen(len(targets), label_noise, random)
-        place = {label: i for i, label in enumerate(classes)}
-        old = np.array([place[int(label)] for label in targets[chosen]], dtype=np.int64)
+        place = np.zeros(max(classes) + 1, dtype=np.int64)
+        place[list(classes)] = np.arange(len(classes))
+        old = place[targets[chosen].numpy()]
         new = (old + random.integers(1, len(classes), size=len(old))) % len(classes)
         flipped[chosen] = torch.tensor(classes)[torch.from_numpy(new)]
     return Corruption(is_noise, flipped, key, in_bytes)

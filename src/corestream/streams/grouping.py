@@ -56,17 +56,17 @@ class Split:
         }
         return {"split": self.by, **own[self.by]}
 
-    def tasks_of(self, part: Part, classes: np.ndarray, task_labels: Tensor | None) -> np.ndarray:
+    def tasks_of(self, part: Part, classes: np.ndarray, *, test: bool = False) -> np.ndarray:
         """[n] the task of every sample; `classes` are those that occur, in order."""
         if self.by == "class":
             places = np.searchsorted(classes, part.labels.numpy())
             return places // (self.classes_per_task or CLASSES_PER_TASK)
         if self.by == "time":
             return np.arange(len(part)) * (self.num_tasks or NUM_TASKS) // len(part)
+        task_labels = self.test_task_labels if test else self.task_labels
         if task_labels is None or task_labels.shape != part.labels.shape:
-            raise ValueError(
-                f"task labels: expected one for each of the {len(part)} training and test samples"
-            )
+            name, half = ("test_task_labels", "test") if test else ("task_labels", "training")
+            raise ValueError(f"{name}: expected one for each of the {len(part)} {half} samples")
         return task_labels.cpu().numpy()
 
 

@@ -112,11 +112,11 @@ def from_dataset(
 def _stream(request: Request, data: Dataset, how: Split, *, separate_test: bool, batch_size: int) -> Stream:
     labels = data.train.labels.numpy()
     classes = np.unique(labels)
-    tasks = how.tasks_of(data.train, classes, how.task_labels)
+    tasks = how.tasks_of(data.train, classes)
     rows = np.arange(len(labels))
     if separate_test:
         test_rows = np.arange(len(data.test))
-        test_tasks = how.tasks_of(data.test, classes, how.test_task_labels)
+        test_tasks = how.tasks_of(data.test, classes, test=True)
     else:
         random = generator(request.seed, request.name, "held out")
         tested = held_out(tasks, labels, request.options["test_share"], random)

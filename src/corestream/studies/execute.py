@@ -25,7 +25,7 @@ from corestream.studies.environment import environment, prepare_device
 from corestream.studies.events import EventLog, read_events
 from corestream.studies.files import read_json, write_atomically, write_json
 from corestream.studies.locks import locked
-from corestream.studies.loggers import make_loggers
+from corestream.studies.loggers import let_go, make_loggers
 from corestream.studies.run import Run, make_run
 from corestream.studies.stopping import Interrupted, StopRequest
 
@@ -113,6 +113,8 @@ def _recorded(
         with suppress(OSError):
             events.write("interrupted")
         raise
+    except (ConfigError, DataError):
+        raise  # noted
     except BaseException as error:
         note_failure(events, error)
         raise
@@ -130,7 +132,8 @@ def _work(
     try:
         run = begin(config, folder, options, events)
         return _drive(run, options, events, report, stop)
-    except (ConfigError, DataError):
+    except (ConfigError, DataError) as error:
+        note_failure(events, error)  # first, for once it is discarded the folder may be another process's
         if fresh and (run is None or run.position.step == 0):
             discard(folder)
         raise
@@ -146,7 +149,7 @@ def _drive(
         return end(run, events, "diverged", str(error))
     finally:
         for logger in loggers:
-            logger.close()
+            let_go(logger, lambda words: events.write("not logged", error=words))
     return end(run, events, "done", "")
 
 
@@ -182,6 +185,7 @@ def discard(folder: Path) -> None:
 
 def end(run: Run, events: EventLog, status: str, note: str) -> dict[str, Any]:
     """Write what the run found; returns the content of its accuracy.json."""
+    run.records.flush()
     result = _result(run, status, note)
     _write_memory(run)
     write_json(run.folder / "accuracy.json", result)

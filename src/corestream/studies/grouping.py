@@ -39,7 +39,7 @@ def table_of(
             ({}, "") if _own(config) else _paper(row, condition_of({**config, "tasks": None}))
         )
         cells[row, condition] = make_cell(
-            _one_each(group), expected=expected, paper=paper, not_comparable=reservation
+            one_each(group), expected=expected, paper=paper, not_comparable=reservation
         )
     rows = tuple(sorted(row_places, key=lambda row: row_places[row]))
     conditions = tuple(dict.fromkeys(condition for _, condition in cells))
@@ -169,7 +169,7 @@ def _with(name: str, words: Sequence[str]) -> str:
     return f"{name} ({', '.join(words)})" if words else name
 
 
-def _one_each(group: Sequence[Result]) -> list[Result]:
+def one_each(group: Sequence[Result]) -> list[Result]:
     """One run per seed: the same run made on two devices counts once; one of now before an older one, one that is done before others."""
     found: dict[int, Result] = {}
     for result in sorted(group, key=lambda one: (one.older, one.status != "done")):

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from corestream.studies.drive import Driver, Options, Progress
 from corestream.studies.environment import set_up_card
 from corestream.studies.events import EventLog
 from corestream.studies.locks import LockedError, locked
-from corestream.studies.loggers import Logger, make_loggers
+from corestream.studies.loggers import let_go, make_loggers
 from corestream.studies.pool import Outcome, Watcher, ended
 from corestream.studies.pump import Job, Pump
 from corestream.studies.run import Run
@@ -155,17 +155,11 @@ class Lane:
 
         loggers = make_loggers(self._options.loggers, self.config, self.folder)
         for logger in loggers:
-            self._resources.callback(self._let_go, logger)
+            self._resources.callback(
+                let_go, logger, lambda words: self._events.write("not logged", error=words)
+            )
         self._driver = Driver(self._run, self._options, self._events, self._stop, report, loggers)
         return None
-
-    def _let_go(self, logger: Logger) -> None:
-        """What it could not take to its end is told in the log, and holds up neither this run nor the others."""
-        try:
-            logger.close()
-        except Exception as error:
-            with suppress(OSError):
-                self._events.write("not logged", error=f"{type(error).__name__}: {error}")
 
     def _discard_refused(self) -> None:
         """After its loggers are closed, and before the lock is."""

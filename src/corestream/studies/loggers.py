@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,7 +89,16 @@ def check_loggers(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if check_name("logger", name, LOGGERS) in PACKAGES:
             _require(name)
-    return names
+    return tuple(dict.fromkeys(names))
+
+
+def let_go(logger: Logger, note: Callable[[str], None]) -> None:
+    """Close it. What it could not take to its end is noted, and holds up no run."""
+    try:
+        logger.close()
+    except Exception as error:
+        with suppress(OSError):
+            note(f"{type(error).__name__}: {error}")
 
 
 def make_loggers(names: tuple[str, ...], config: RunConfig, folder: Path) -> list[Logger]:

@@ -13,6 +13,7 @@ from corestream.studies.design import Study
 from corestream.studies.figures.style import save
 from corestream.studies.files import write_text
 from corestream.studies.formats import markdown_line
+from corestream.studies.grouping import one_each
 from corestream.studies.illustrate import illustrate, note_on
 from corestream.studies.layout import HEADINGS, plus_minus
 from corestream.studies.plan import identity, make_plan, run_key
@@ -246,7 +247,7 @@ def _others(results: Sequence[Result], note: str) -> Iterator[str]:
         yield markdown_line(header)
         yield markdown_line(["---"] * len(header))
         for group in alike.values():
-            cell = make_cell(group)
+            cell = make_cell(one_each(group))
             metrics = [plus_minus(cell.measured.get(metric), metric) for metric in ("accuracy", "forgetting")]
             yield markdown_line([_command(cell), *metrics, *_facts(cell)])
         yield ""

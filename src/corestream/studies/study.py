@@ -67,6 +67,10 @@ class RunSet:
         missing = self.missing()
         if not missing:
             return []
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{self.out}: no run can be kept there ({error.strerror})") from error
         on_card = [config for config in missing if config.device == "cuda"]
         elsewhere = [config for config in missing if config.device != "cuda"]
         outcomes = []

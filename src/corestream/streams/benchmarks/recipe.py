@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corestream.errors import ConfigError
+from corestream.errors import ConfigError, DataError
 from corestream.streams.corruption import corrupt
 from corestream.streams.datasets import Dataset, Part
 from corestream.streams.images import Images
@@ -115,6 +115,14 @@ def rows_stream(
             f"label_noise={request.label_noise}: no label can be flipped to another class of its task, for every task "
             "has one class; give tasks of two classes or more"
         )
+
+    for task, group in enumerate(groups):
+        if not len(group.train) or not len(group.test):
+            half = "test" if len(group.train) else "training"
+            raise DataError(
+                f"{request.name}: task {task + 1} has no {half} samples of its classes {', '.join(map(str, group.classes))}; "
+                "the files lack them"
+            )
 
     def samples(task: int, part: Part, rows: np.ndarray, clean: bool) -> Samples:
         chosen = rows_of(rows)

@@ -2,11 +2,14 @@
 
 import textwrap
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from corestream.studies.files import write_atomically
 
 # Okabe and Ito's colours, which colour-blind readers tell apart
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#b3a100")
@@ -59,5 +62,8 @@ def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     with rc_context({"svg.hashsalt": name}):  # the same figure is the same file
         for path in paths:
-            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+            metadata = {"Date": None} if path.suffix == ".svg" else None
+            drawn = BytesIO()
+            figure.savefig(drawn, format=path.suffix[1:], dpi=160, metadata=metadata)
+            write_atomically(path, drawn.getvalue())
     return paths
