@@ -360,6 +360,20 @@ def test_names_that_the_model_does_not_have_are_refused(names):
         grads.only(names)
 
 
+def test_a_modules_name_stands_for_its_parameters():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    grads = per_sample_gradients(model, None, (torch.randn(4, 3), torch.arange(4) % 2))
+    assert torch.equal(grads.only("2").norms(), grads.only(["2.weight", "2.bias"]).norms())
+
+
+def test_arguments_of_another_kind_are_named():
+    grads = per_sample_gradients(nn.Linear(3, 2), None, (torch.randn(4, 3), torch.arange(4) % 2))
+    with pytest.raises(TypeError, match="weights must be a tensor, one number a sample, got list"):
+        grads.combine([1.0] * 4)
+    with pytest.raises(TypeError, match="direction must be a dict of tensors by parameter, got Tensor"):
+        grads.dot(torch.zeros(8))
+
+
 def test_one_name_may_be_given_alone():
     grads = per_sample_gradients(nn.Linear(3, 2), None, (torch.randn(4, 3), torch.arange(4) % 2))
     assert torch.equal(grads.only("bias").norms(), grads.only(["bias"]).norms())

@@ -701,6 +701,15 @@ def test_a_state_of_ones_own_does_not_lose_the_candidates(model, sgd, batch):
     assert len(other.memory) == len(learner.memory) > 0
 
 
+def test_a_learner_says_what_it_is(model, sgd, batch):
+    learner = Uniform(model, sgd(model), ReplayMemory(9))
+    learner.observe(*batch())
+    learner.end_task()
+    said = repr(learner)
+    assert said.startswith(f"Uniform({type(model).__name__}, tasks ended: 1, ReplayMemory(")
+    assert repr(Finetune(model, sgd(model))) == f"Finetune({type(model).__name__}, tasks ended: 0)"
+
+
 NUMBERS = {
     "lam": lambda *made, **o: Uniform(*made, ReplayMemory(9), **o),
     "penalty": EWC,

@@ -16,6 +16,22 @@ def loop_fisher(model, x, y):
     return total
 
 
+def test_data_that_was_read_before_is_told_and_the_kept_samples_serve(model, sgd, batch):
+    learner = EWC(model, sgd(model))
+    learner.observe(*batch())
+    with pytest.warns(UserWarning, match="data gave no batch"):
+        learner.end_task(iter([]))
+    assert any(fisher.any() for fisher in learner.fisher.values())
+
+
+@pytest.mark.parametrize("wrong", [{"x": 1}, torch.zeros(3), (1,)], ids=lambda one: type(one).__name__)
+def test_data_of_another_kind_is_named(model, sgd, batch, wrong):
+    learner = EWC(model, sgd(model))
+    learner.observe(*batch())
+    with pytest.raises(TypeError, match="data must give pairs"):
+        learner.end_task([wrong])
+
+
 def test_the_fisher_is_that_of_a_loop_over_samples(model, sgd, batch):
     learner = EWC(model, sgd(model))
     data = [batch(7, seed=1), batch(5, seed=2)]

@@ -696,6 +696,42 @@ def test_a_learner_that_goes_on_from_a_state_is_not_told_of_tasks(ocs, draw, mon
             other.observe(*draw())
 
 
+def test_the_warm_start_can_be_changed_on_the_way(ocs, draw):
+    learner = ocs(ReplayMemory(9), warm_start=100)
+    learner.warm_start = 0
+    step = learner.observe(*draw(40))
+    assert learner.warm_start == 0
+    assert torch.equal(step.picked, step.scores.top(3))
+
+
+def test_a_weight_that_changes_at_every_step_leaves_nothing_behind(ocs, draw, filled):
+    learner = ocs(filled())
+    for step in range(100):
+        learner.lam = 1 + step / 100
+        learner.observe(*draw())
+    assert len(learner._known_shares) <= 65
+
+
+def test_samples_that_begin_to_depend_on_each_other_are_noticed_in_time(ocs, draw):
+    """A loss may begin to go by its batch after hundreds of steps."""
+    learner = ocs(filled_memory := ReplayMemory(9))
+    keep = {"share": 1.0}
+
+    def loss_fn(outputs, targets):
+        losses = F.cross_entropy(outputs, targets, reduction="none")
+        return losses if keep["share"] == 1 else losses - losses.mean().detach() * outputs.mean()
+
+    learner.loss_fn = loss_fn
+    for _ in range(300):
+        learner.observe(*draw())
+    assert not learner._coupled
+    keep["share"] = 0.5
+    for _ in range(128):
+        learner.observe(*draw())
+    assert learner._coupled
+    assert not len(filled_memory)
+
+
 def test_a_task_that_never_ends_is_told_once(ocs, draw, monkeypatch):
     monkeypatch.setattr("corestream.learners.ocs.PATIENCE", 3)
     learner = ocs(ReplayMemory(9))

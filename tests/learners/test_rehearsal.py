@@ -32,6 +32,23 @@ def test_a_network_that_normalises_by_its_batch_sees_batch_and_replay_apart(sgd,
     assert torch.allclose(learner.observe(x, y).loss, expected, atol=1e-6)
 
 
+def hardest(outputs, targets):
+    """The mean over the worse half of the batch, as every sample's loss."""
+    losses = cross_entropy(outputs, targets, reduction="none")
+    return losses * (losses >= losses.median())
+
+
+def test_a_loss_that_goes_by_its_batch_has_a_pass_for_each(model, sgd, batch):
+    """Otherwise the replay batch would have a part in the batch's own loss."""
+    learner = Uniform(model, sgd(model), ReplayMemory(6, balance=None), loss_fn=hardest, replay=6)
+    learner.observe(*batch(6))
+    learner.end_task()
+    for seed in range(1, 9):
+        (x, y), old = batch(10, seed=seed), learner.memory.samples
+        expected = hardest(model(x), y).mean() + hardest(model(old.inputs), old.targets).mean()
+        assert torch.allclose(learner.observe(x, y).loss, expected, atol=1e-5)
+
+
 def test_adapt_needs_k(model, sgd):
     with pytest.raises(ValueError, match="adapt=True needs k"):
         Uniform(model, sgd(model), ReplayMemory(6), adapt=True)

@@ -5,6 +5,21 @@ from corestream.memory import Reservoir, Samples
 from corestream.memory.reservoir import places, places_one_by_one
 
 
+def test_a_state_holds_what_is_kept_and_no_empty_slots():
+    reservoir, generator = Reservoir(100), torch.Generator().manual_seed(0)
+    some = Samples.of(torch.randn(5, 3), torch.arange(5))
+    reservoir.add(some, torch.arange(5), generator)
+    state = reservoir.state_dict()
+    assert [len(value) for name, value in state.items() if name != "passed"] == [5, 5, 5, 5]
+    twin = Reservoir(100)
+    twin.load_state_dict(state)
+    full = Samples.of(torch.randn(300, 3), torch.arange(300))
+    for one in (reservoir, twin):
+        one.add(full, torch.arange(300), torch.Generator().manual_seed(1))
+    for mine, others in zip(reservoir.kept().columns(), twin.kept().columns(), strict=True):
+        assert torch.equal(mine, others)
+
+
 def passing(values, *, rows=None, generator=None, reservoir):
     samples = Samples.of(torch.tensor(values).float().unsqueeze(1), torch.tensor(values))
     rows = torch.arange(len(values)) if rows is None else torch.tensor(rows)
@@ -97,9 +112,10 @@ def test_a_state_goes_on_as_if_nothing_had_happened():
 
 def test_the_state_of_another_size_is_refused():
     first = Reservoir(4)
-    passing([1, 2], reservoir=first)
-    with pytest.raises(ValueError, match="has 5 slots, and the state is of one with 4"):
-        Reservoir(5).load_state_dict(first.state_dict())
+    passing([1, 2, 3, 4, 5, 6], reservoir=first)
+    for size in (3, 5):
+        with pytest.raises(ValueError, match=f"has {size} slots; after 6 samples the state has 4 of them"):
+            Reservoir(size).load_state_dict(first.state_dict())
 
 
 def test_an_empty_one_says_so():

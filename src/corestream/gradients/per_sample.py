@@ -65,10 +65,14 @@ class PerSampleGradients:
         return part
 
     def only(self, names: Sequence[str]) -> "PerSampleGradients":
-        """The gradients over some of the parameters, by their names."""
-        wanted = frozenset([names] if isinstance(names, str) else names)
-        if unknown := sorted(wanted - self._parameters.keys()):
+        """The gradients over some of the parameters, by their names or those of their modules."""
+        given = [names] if isinstance(names, str) else list(names)
+        found = {
+            name: [p for p in self._parameters if p == name or p.startswith(f"{name}.")] for name in given
+        }
+        if unknown := sorted(name for name in given if not found[name]):
             raise ValueError(f"names: {', '.join(unknown)} are no trainable parameters of the model")
+        wanted = frozenset(p for some in found.values() for p in some)
         blocks = [part for block in self._blocks if (part := block.only(wanted)) is not None]
         parameters = {name: p for name, p in self._parameters.items() if name in wanted}
         return PerSampleGradients(self.losses, self.outputs, blocks, parameters, self._max_bytes)
@@ -111,6 +115,10 @@ class PerSampleGradients:
     @full_precision
     def dot(self, direction: dict[str, Tensor]) -> Tensor:
         """⟨g_n, v⟩, shape [N], for a parameter-shaped v; parameters it leaves out count as zero."""
+        if not isinstance(direction, Mapping):
+            raise TypeError(
+                f"direction must be a dict of tensors by parameter, got {type(direction).__name__}"
+            )
         if unknown := sorted(set(direction) - set(self._parameters)):
             raise ValueError(f"direction: {', '.join(unknown)} are no trainable parameters of the model")
         for name, part in direction.items():
@@ -127,6 +135,8 @@ class PerSampleGradients:
 
         `rows` are the samples that the weights stand for, all of them where it is None; given ones must be finite.
         """
+        if not isinstance(weights, Tensor):
+            raise TypeError(f"weights must be a tensor, one number a sample, got {type(weights).__name__}")
         if rows is None:
             return self._like_parameters(self._reduce("combine", weights))
         if weights.shape != rows.shape:

@@ -92,6 +92,10 @@ class Learner:
         if own and "capturable" not in own and not cls.__module__.startswith("corestream."):
             cls.capturable = False
 
+    def __repr__(self) -> str:
+        memory = "" if self.memory is None else f", {self.memory!r}"
+        return f"{type(self).__name__}({type(self.model).__name__}, tasks ended: {self.task}{memory})"
+
     # The verbs
 
     def observe(self, x: Any, y: Tensor, task: Tensor | None = None, *, ids: Tensor | None = None) -> Step:

@@ -1,6 +1,7 @@
 """Elastic weight consolidation (Kirkpatrick et al. 2017)."""
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..gradients.restoring import in_mode
 from ..memory import Reservoir, Samples
 from ..states import prefixed
 from .finetune import Finetune, valid_positions
-from .optimized import rates
+from .optimized import outside, rates
 
 FISHER_BATCH = 100  # samples; batches as small as the stream's would make the Fisher slow
 
@@ -82,7 +83,13 @@ class EWC(Finetune):
         self.candidates.add(samples, valid_positions(valid), self.generator)
 
     def _finish_task(self, data: Iterable[Any] | None) -> None:
-        for name, fisher in self._fisher(self._kept() if data is None else data).items():
+        found = None if data is None else self._fisher(data)
+        if data is not None and found is None:
+            warnings.warn(
+                "end_task: data gave no batch, as an iterator that was read before does; the samples kept on the way serve",
+                stacklevel=outside(),
+            )
+        for name, fisher in (found or self._fisher(self._kept()) or {}).items():
             total = self.fisher[name] + fisher
             share = torch.where(total > 0, fisher / total, 1.0)
             self.anchor[name].lerp_(self.parameters[name].detach().to(share.dtype), share)
@@ -93,19 +100,20 @@ class EWC(Finetune):
     def _note_used(self) -> None:
         self._used = [name for name, fisher in self.fisher.items() if bool(fisher.any())]
 
-    def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor]:
-        """The mean of g∘g over the samples whose loss and gradient are finite, g the gradient of a sample's own loss."""
+    def _fisher(self, data: Iterable[Any]) -> dict[str, Tensor] | None:
+        """The mean of g∘g over the samples whose loss and gradient are finite, g the gradient of a sample's own loss; None of no batch."""
         total = {name: torch.zeros_like(fisher) for name, fisher in self.fisher.items()}
         # by name, since the model may have thawed others that have no Fisher here
         learning = [name for name, p in self.parameters.items() if p.requires_grad]
-        count = torch.zeros((), dtype=torch.long, device=self.device)
+        count, batches = torch.zeros((), dtype=torch.long, device=self.device), 0
         with in_mode(self.model, "eval"):
             for batch in _joined(data):
                 grads = per_sample_gradients(self.model, self.loss_fn, batch, parameters=learning)
                 for name, squares in grads.wide_squares().items():
                     total[name] += squares
                 count += grads.finite.sum()
-        return {name: value / count.clamp_min(1) for name, value in total.items()}
+                batches += 1
+        return {name: value / count.clamp_min(1) for name, value in total.items()} if batches else None
 
     def _kept(self) -> Iterable[Any]:
         kept = self.candidates.kept()
@@ -127,7 +135,12 @@ class EWC(Finetune):
 def _joined(data: Iterable[Any]) -> Iterator[tuple[Inputs, Tensor]]:
     """The batches (x, y) or (x, y, task), a hundred samples or more at a time."""
     waiting: list[tuple[Inputs, Tensor]] = []
-    for x, y, *task in data:
+    for batch in data:
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            raise TypeError(
+                f"end_task: data must give pairs (x, y), or triples (x, y, task), and gave a {type(batch).__name__}"
+            )
+        x, y, *task = batch
         waiting.append(((x, *task) if task else x, y))
         if sum(len(y) for _, y in waiting) >= FISHER_BATCH:
             yield join_batches(waiting)

@@ -22,6 +22,7 @@ from .optimized import optimized, outside
 from .picks import KeepsPicks
 from .step import Step
 
+KNOWN_SHARES = 64
 PATIENCE = 1000  # batches in which a task should have ended, or the end of one was forgotten
 
 
@@ -112,6 +113,14 @@ class OCS(KeepsPicks):
         self._warm = torch.full((), warm_start, device=self.device)
         self._steps = torch.zeros((), dtype=torch.long, device=self.device)  # by which a warm start ends
         self._batches = 0  # before the first sweep that was told of, or the first end of a task
+
+    @property
+    def warm_start(self) -> int:
+        return int(self._warm)
+
+    @warm_start.setter
+    def warm_start(self, batches: int) -> None:
+        self._warm.fill_(batches)
 
     # One step
 
@@ -235,6 +244,8 @@ class OCS(KeepsPicks):
     def _shares(self, picks: int, replays: int, dtype: torch.dtype) -> Tensor:
         """One over all picks, and λ over all replayed samples; made once for each pair of numbers."""
         key = picks, replays, dtype, self.lam
+        if len(self._known_shares) > KNOWN_SHARES:  # λ may be another one at every step
+            self._known_shares.clear()
         if key not in self._known_shares:
             shares = [1 / picks] * picks + [self.lam / max(1, replays)] * replays
             self._known_shares[key] = torch.tensor(shares, dtype=dtype, device=self.device)

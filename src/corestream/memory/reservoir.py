@@ -62,20 +62,23 @@ class Reservoir:
         return self._slots
 
     def state_dict(self) -> dict[str, Tensor]:
-        if self._slots is None or not int(self._passed):
-            return {}
-        return {"passed": self._passed, **prefixed("slots.", self._slots.state_dict())}
+        kept = self.kept() if self._slots is not None else None
+        return {} if kept is None else {"passed": self._passed, **prefixed("slots.", kept.state_dict())}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         if not state:
             self._slots, self._passed = None, torch.zeros((), dtype=torch.long)
             return
         self._passed = state["passed"].clone()
-        self._slots = Samples.from_state_dict(part_of(state, "slots.")).map(Tensor.clone)
-        if len(self._slots) != self.capacity + 1:
+        held = Samples.from_state_dict(part_of(state, "slots."))
+        count = min(int(self._passed), self.capacity)
+        if len(held) not in (count, self.capacity + 1):  # or with empty ones, as states were written before
             raise ValueError(
-                f"this reservoir has {self.capacity} slots, and the state is of one with {len(self._slots) - 1}"
+                f"this reservoir has {self.capacity} slots; after {int(self._passed)} samples the state has {len(held)} of them"
             )
+        self._slots = None
+        for column, values in zip(self._allocate(held).columns(), held.columns(), strict=True):
+            column[:count].copy_(values[:count])
 
 
 def _chances(rows: Tensor, generator: torch.Generator | None) -> Tensor:
