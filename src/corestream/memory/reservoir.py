@@ -72,7 +72,7 @@ class Reservoir:
         self._passed = state["passed"].clone()
         held = Samples.from_state_dict(part_of(state, "slots."))
         count = min(int(self._passed), self.capacity)
-        if len(held) not in (count, self.capacity + 1):  # or with empty ones, as states were written before
+        if len(held) != count:
             raise ValueError(
                 f"this reservoir has {self.capacity} slots; after {int(self._passed)} samples the state has {len(held)} of them"
             )
