@@ -229,3 +229,23 @@ def test_a_row_is_named_as_its_runs_are_with_the_settings_that_are_not_its_own(c
     assert "ocs (sweeps 1, tau 1)" in " ".join(answer.out.split())
     found = json.loads(compare(*asked, "--json").out)["methods"]
     assert {name: row["runs"] for name, row in found.items()} == {"ocs": 2}
+
+
+def test_two_protocols_with_the_same_settings_are_one_run(compare, tmp_path):
+    answer = compare(
+        "rotated-digits", "--methods", "finetune,finetune:ocs-schedule", "--seeds", "1", "--json"
+    )
+    assert answer.status == 0, answer.err
+    methods = json.loads(answer.out)["methods"]
+    assert methods["finetune"] == methods["finetune:ocs-schedule"]
+    assert len(list((tmp_path / "runs").glob("*/accuracy.json"))) == 1
+
+
+def test_the_command_lines_model_wins_over_a_files_network(compare, tmp_path):
+    (tmp_path / "study.toml").write_text("[settings]\nnetwork = 'resnet18'\n")
+    answer = compare(
+        "rotated-digits", "--config", tmp_path / "study.toml", "--methods", "finetune", "--model", "mlp", "--seeds", "1"
+    )  # fmt: skip
+    assert answer.status == 0, answer.err
+    (config,) = (tmp_path / "runs").glob("*/config.json")
+    assert json.loads(config.read_text())["config"]["settings"]["network"] == "mlp"

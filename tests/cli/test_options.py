@@ -20,3 +20,12 @@ def test_a_files_names_may_have_hyphens_wherever_they_stand(tmp_path):
     assert found["label_noise"] == 0.1
     assert found["options"] == {"full_classes": "fixed"}
     assert found["settings"] == {"batch_size": 40, "er-mir": {"lr_decay": 0.5}}
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "resnet18"}])
+def test_a_files_model_gives_way_to_the_command_lines(tmp_path, given):
+    file = tmp_path / "study.toml"
+    file.write_text("model = 'mlp'\n")
+    found = gather(file, given, ["model"])
+    assert found.get("model") == given.get("model")
+    assert found["settings"] == {"network": "mlp"}

@@ -18,6 +18,7 @@ from corestream.studies.drive import Options
 from corestream.studies.formats import to_terminal
 from corestream.studies.grouping import condition_of, label_of
 from corestream.studies.loggers import check_loggers
+from corestream.studies.plan import RunKey, run_key
 from corestream.studies.results import Result
 from corestream.studies.tables import Table, make_cell
 
@@ -98,18 +99,22 @@ def _configurations(values: dict[str, Any], extra: dict[str, str]) -> dict[str, 
         if name not in names:
             raise ConfigError(f"settings.{name}: {name} is none of the methods compared, {', '.join(names)}")
     shared = {name: value for name, value in tables.items() if name not in own}
+    if "model" in choices:  # on the command line, which wins
+        shared.pop("network", None)
     plain = {name: make_config(choices["benchmark"], name) for name in names}
     fields = {name: {*config.settings, *config.options} for name, config in plain.items()}
     for name in shared | extra:
         check_name("option for these methods", name, sorted(set().union(*fields.values())))
     configs: dict[str, list[RunConfig]] = {}
+    known: dict[RunKey, RunConfig] = {}  # where two protocols have the same settings there is one run
     for name, (method, protocol) in rows.items():
         settings = own.get(method, {})
         # what a file says for all methods gives way to what it says for one, and both to the command line
         given = {key: value for key, value in shared.items() if key not in settings} | extra
         given = {key: value for key, value in given.items() if key in fields[method]}
-        one = {**choices, "method": method, "protocol": protocol, "settings": settings}
-        configs[name] = [configure({**one, "seed": seed}, given) for seed in range(seeds)]
+        shape = {**choices, "method": method, "protocol": protocol, "settings": settings}
+        wanted = [configure({**shape, "seed": seed}, given) for seed in range(seeds)]
+        configs[name] = [known.setdefault(run_key(one.to_dict()), one) for one in wanted]
     return configs
 
 

@@ -116,6 +116,8 @@ def gather(path: Path | None, given: Mapping[str, Any], allowed: Iterable[str]) 
             raise ConfigError(f"{path} has {name!r} at its top; it belongs under [{table}]")
         check_name(f"option in {path}", name, names)
     tables = {name: _spelled(convert(name, values.pop(name, {}), dict)) for name in ("settings", "options")}
+    if "model" in values:  # another word for it, which the command line may replace by either
+        tables["settings"].setdefault("network", values.pop("model"))
     values |= {name: value for name, value in given.items() if value is not None}
     return {name: convert(name, value, FIELDS[name]) for name, value in values.items()} | tables
 

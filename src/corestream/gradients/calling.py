@@ -240,7 +240,9 @@ def check_losses(losses: Any, count: int) -> Tensor:
                 "losses, take their mean, .mean(1)"
             )
         elif isinstance(losses, Tensor) and losses.dim() > 1 and len(losses) == count:
-            cure = "take the mean of each sample's, .flatten(1).mean(1), over what counts where some is ignored"
+            cure = (
+                "take the mean of each sample's, .flatten(1).mean(1), over what counts where some is ignored"
+            )
         else:
             cure = "a loss of torch takes reduction='none'; a loss that a model returns itself is a mean over the batch"
         raise ValueError(f"loss_fn must return one loss a sample, shape [{count}], got {shape}: {cure}")
