@@ -726,7 +726,7 @@ def test_samples_that_begin_to_depend_on_each_other_are_noticed_in_time(ocs, dra
         learner.observe(*draw())
     assert not learner._coupled
     keep["share"] = 0.5
-    for _ in range(128):
+    for _ in range(256):
         learner.observe(*draw())
     assert learner._coupled
     assert not len(filled_memory)

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from ..counts import check_counts, check_not_negative
 from ..gradients import is_batch_coupled
 from ..gradients.calling import Inputs, LossFn, join_inputs
-from ..gradients.independence import stands_alone
+from ..gradients.due import is_due
+from ..gradients.independence import look
 from ..gradients.restoring import in_mode
 from ..memory import ReplayMemory, Samples
 from .base import check_memory, weighted_mean
@@ -21,6 +22,7 @@ class Rehearsal(Finetune):
     """
 
     memory: ReplayMemory
+    _asked, _alone = 0, True  # whether samples depend on each other, and how often that was asked
 
     def __init__(
         self,
@@ -81,7 +83,10 @@ class Rehearsal(Finetune):
         not asked about losses and layers of the user's own."""
         if is_batch_coupled(self.model):
             return False
-        return self.device.type == "cuda" or stands_alone(self.model, self.loss_fn, inputs, targets)
+        if self._alone and self.device.type != "cuda" and is_due(self._asked, self.device):
+            self._alone = look(self.model, self.loss_fn, inputs, targets)
+        self._asked += 1
+        return self._alone
 
     def _replayed(self, samples: Samples) -> Samples | None:
         """The replay batch that goes with these samples."""
