@@ -129,7 +129,9 @@ def _pass(
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
-        Recorder(model, wanted, count, _SHARED.get(model)) as recorder,
+        Recorder(
+            model, wanted, count, watch=model in _SHARED, shared=_SHARED.get(model, frozenset())
+        ) as recorder,
     ):
         with recorder.functions():
             outputs = call(model, map_inputs(_ordinary, inputs))

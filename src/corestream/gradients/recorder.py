@@ -1,6 +1,6 @@
 """Watch one forward pass: every call of a layer that has a rule, with its input and its place in the autograd graph."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -74,13 +74,16 @@ class Recorder:
         model: nn.Module,
         wanted: dict[str, Tensor],
         count: int,
-        shared: set[str] | None = None,
+        *,
+        watch: bool = False,
+        shared: Collection[str] = (),
     ) -> None:
-        """`shared` are tables of which all samples look up the same rows, where earlier passes were not covered by rules; None where all
-        were."""
+        """With `watch` torch's functions are watched: layers with a rule have not covered all in an earlier pass. `shared` are tables of
+        which all samples look up the same rows."""
         self.calls: list[Call] = []
         self.modes: list[bool] = []  # of every module, in order
         self._model, self._count, self._shared = model, count, shared
+        self._watches_functions = watch
         self._names = {id(parameter): name for name, parameter in wanted.items()}
         self._covered: set[str] = set()  # by layers that have a rule
         self._looks_up = False  # whether a layer may look up the same rows for all samples
@@ -108,9 +111,9 @@ class Recorder:
     def functions(self) -> AbstractContextManager[Any]:
         """A context that watches torch's functions too, where layers may not tell all."""
         covered = self._covered.issuperset(self._names.values())
-        if covered and not self._looks_up and self._shared is None:
+        if covered and not self._looks_up and not self._watches_functions:
             return nullcontext()
-        self._functions = Functions(self._names, self._count, self._record, self._shared or ())
+        self._functions = Functions(self._names, self._count, self._record, self._shared)
         return self._functions
 
     @property
@@ -152,7 +155,7 @@ class Recorder:
         self._covered.update(names.values())
         looks_up = type(module) is nn.Embedding
         self._looks_up |= looks_up
-        shared = looks_up and names["weight"] in (self._shared or ())
+        shared = looks_up and names["weight"] in self._shared
         before = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:

@@ -4,10 +4,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-import torch
-
 from .block import Block
-from .lookup import Lookup
 from .mixed import Mixed
 from .outer import Outer
 from .rows import Rows
@@ -37,7 +34,7 @@ def _with_small_rows_joined(blocks: list[Block]) -> list[Block]:
             small.append(block)
         else:
             others.append(block)
-    return [*others, Rows.joined(small)] if small else others
+    return [*others, Rows.side_by_side(small)] if small else others
 
 
 def _singles(block: Block) -> Iterable[Block]:
@@ -52,19 +49,12 @@ def _sum(parts: list[Block], max_bytes: int) -> Block:
     kinds: dict[Hashable, list[Any]] = defaultdict(list)
     for part in parts:
         kinds[(part.left.groups, part.left.width) if isinstance(part, Outer) else type(part)].append(part)
-    joined: list[Block] = [same[0] if len(same) == 1 else _join(same) for same in kinds.values()]
+    # several calls of one layer, or of layers that share their weight
+    joined: list[Block] = [one if not others else one.joined(*others) for one, *others in kinds.values()]
     if len(joined) == 1:
         return joined[0]
     (name,) = joined[0].shapes
     return Mixed(name, joined, max_bytes)
-
-
-def _join(same: list[Any]) -> Block:
-    """Several calls of one layer, or of layers that share their weight."""
-    first: Outer | Lookup | Rows = same[0]
-    if isinstance(first, Rows):
-        return first.with_(torch.stack([part.flat for part in same]).sum(0))
-    return first.joined(*same[1:])
 
 
 def pairs(mine: Sequence[Block], theirs: Sequence[Block], max_bytes: int) -> Iterator[tuple[Block, Block]]:

@@ -16,11 +16,15 @@ class Rows(Block):
         """One parameter's, [N, *shape]."""
         self.shapes, self.flat = {name: tuple(values.shape[1:])}, values.reshape(len(values), -1)
 
-    @classmethod
-    def joined(cls, parts: "Sequence[Rows]") -> "Rows":
+    @staticmethod
+    def side_by_side(parts: "Sequence[Rows]") -> "Rows":
         """Those of different parameters: one matrix product then does for all."""
         shapes = {name: shape for part in parts for name, shape in part.shapes.items()}
         return parts[0].with_(torch.cat([part.flat for part in parts], dim=1), shapes)
+
+    def joined(self, *others: "Rows") -> "Rows":
+        """The same parameters used several times."""
+        return self.with_(torch.stack([part.flat for part in (self, *others)]).sum(0))
 
     def with_(self, flat: Tensor, shapes: dict[str, tuple[int, ...]] | None = None) -> "Rows":
         """Other values of the same parameters, or of others."""
@@ -78,4 +82,4 @@ class Rows(Block):
         if names.issuperset(self.shapes):
             return self
         parts = [Rows(name, part) for name, part in self.rows(slice(None)).items() if name in names]
-        return Rows.joined(parts) if parts else None
+        return Rows.side_by_side(parts) if parts else None
