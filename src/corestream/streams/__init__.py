@@ -63,6 +63,7 @@ def benchmark(
         offline=offline,
         options=chosen.checked_options(options),
     )
+    chosen.refuse_idle(request.options, imbalanced=request.imbalanced, noise=request.noise)
     return chosen.build(request)
 
 

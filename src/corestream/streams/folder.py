@@ -88,7 +88,7 @@ FOLDER = Benchmark(
         "classes_per_task": Number(CLASSES_PER_TASK, whole=True, only_with=("split", "class")),
         "num_tasks": Number(NUM_TASKS, whole=True, only_with=("split", "time")),
         "test_share": Number(0.2, most=0.99),
-        "imbalance_factor": Number(0.1, most=1.0),
+        "imbalance_factor": Number(0.1, most=1.0, needs="imbalanced"),
     },
     usual_scenario=lambda options: usual_scenario(options.get("split", "class")),
 )

@@ -115,6 +115,7 @@ def make_config(
     known = description(config.benchmark)
     # a default said aloud is no other run
     options = known.checked_options(config.options)
+    known.refuse_idle(options, imbalanced=config.imbalanced, noise=config.noise)
     scenario = known.checked_scenario(config.scenario, options)
     config = dataclasses.replace(
         config, scenario=scenario, options=options, fingerprint=fingerprint_of(benchmark, method)

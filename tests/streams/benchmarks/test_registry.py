@@ -3,12 +3,35 @@ import json
 import numpy as np
 import pytest
 
+from corestream import benchmark
 from corestream.errors import ConfigError
+from corestream.streams import BENCHMARKS
 from corestream.streams.benchmarks.registry import Benchmark, Number
 
 MINE = Benchmark(
     "mine", "", lambda request: None, options={"share": Number(0.5, most=1), "count": Number(2, whole=True)}
 )
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "needed"),
+    [
+        ("rotated-digits", {"full_classes": "fixed"}, "imbalanced"),
+        ("rotated-digits", {"full_classes": "fixed", "noise": 0.5}, "imbalanced"),
+    ],
+)
+def test_an_option_that_means_nothing_here_is_refused(name, asked, needed):
+    with pytest.raises(ConfigError, match=f"means nothing without {needed}; give that too, or leave it out"):
+        benchmark(name, tasks=1, **asked)
+
+
+def test_options_are_idle_by_what_the_stream_is():
+    mnist = BENCHMARKS["rotated-mnist"]
+    asked = mnist.checked_options({"noise_style": "bytes"})
+    with pytest.raises(ConfigError, match="noise_style=bytes means nothing without noise"):
+        mnist.refuse_idle(asked, imbalanced=True, noise=0.0)
+    mnist.refuse_idle(asked, imbalanced=False, noise=0.4)
+    mnist.refuse_idle(mnist.checked_options({"noise_style": "float"}), imbalanced=False, noise=0.0)
 
 
 def test_numbers_of_numpy_are_taken_and_recorded_as_plain_ones() -> None:

@@ -10,7 +10,7 @@ ANGLES = Choice("steps", "random")
 SPLIT: dict[str, Choice | Number] = {
     "classes_per_task": Number(None, whole=True),
     "class_order": Choice("label", "random"),
-    "imbalance_factor": Number(0.1, most=1.0),
+    "imbalance_factor": Number(0.1, most=1.0, needs="imbalanced"),
 }
 
 BENCHMARKS = {
@@ -20,7 +20,7 @@ BENCHMARKS = {
             "rotated-digits",
             "scikit-learn's digits, 10 tasks of 18°; needs no download",
             rotated_digits,
-            options={"angles": ANGLES, "full_classes": Choice("random", "fixed")},
+            options={"angles": ANGLES, "full_classes": Choice("random", "fixed", needs="imbalanced")},
         ),
         Benchmark(
             "rotated-mnist",
@@ -28,15 +28,15 @@ BENCHMARKS = {
             rotated_mnist,
             options={
                 "angles": ANGLES,
-                "full_classes": Choice("fixed", "random"),
-                "noise_style": Choice("float", "bytes"),
+                "full_classes": Choice("fixed", "random", needs="imbalanced"),
+                "noise_style": Choice("float", "bytes", needs="noise"),
             },
         ),
         Benchmark(
             "permuted-mnist",
             "MNIST, 20 tasks with their own order of the pixels",
             permuted_mnist,
-            options={"full_classes": Choice("fixed", "random")},
+            options={"full_classes": Choice("fixed", "random", needs="imbalanced")},
         ),
         Benchmark(
             "split-cifar100",
@@ -50,7 +50,7 @@ BENCHMARKS = {
             "MNIST, Fashion-MNIST, notMNIST, traffic signs, SVHN: 5 tasks, 83 classes",
             multi_datasets,
             scenarios=("task", "class"),
-            options={"imbalance_factor": Number(0.1, most=1.0)},
+            options={"imbalance_factor": Number(0.1, most=1.0, needs="imbalanced")},
         ),
         Benchmark(
             "split-tinyimagenet",

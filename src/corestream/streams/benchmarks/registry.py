@@ -14,10 +14,11 @@ SHARED = tuple(part.name for part in fields(Request) if part.name not in ("name"
 
 
 class Choice:
-    """An option with a few named values, the default first."""
+    """An option with a few named values, the default first. `needs` is what a stream must be for it to mean anything: "imbalanced" or of
+    some "noise"."""
 
-    def __init__(self, *values: str) -> None:
-        self.values = values
+    def __init__(self, *values: str, needs: str | None = None) -> None:
+        self.values, self.needs = values, needs
         self.default = values[0]
 
     def check(self, name: str, value: Any) -> str:
@@ -30,13 +31,14 @@ class Choice:
 class Number:
     """An option that is a positive number; `None` leaves it to the benchmark.
 
-    `only_with` is another option and the value of it without which this one means nothing.
+    `only_with` is another option and the value of it without which this one means nothing; `needs` is a Choice's.
     """
 
     default: float | None
     whole: bool = False
     most: float = float("inf")
     only_with: tuple[str, str] | None = None
+    needs: str | None = None
 
     def check(self, name: str, value: Any) -> float | None:
         if value is None and self.default is None:
@@ -81,6 +83,15 @@ class Benchmark:
                     f"{name}={checked[name]}: only {other}={needed} takes it, and {other} is {checked[other]}"
                 )
         return checked
+
+    def refuse_idle(self, options: Mapping[str, Any], *, imbalanced: bool, noise: float) -> None:
+        """An option that this stream would not look at is an error, and not another stream of the same samples."""
+        here = {"imbalanced": imbalanced, "noise": noise > 0}
+        for name, option in self.options.items():
+            if option.needs is not None and not here[option.needs] and options[name] != option.default:
+                raise ConfigError(
+                    f"{name}={options[name]} means nothing without {option.needs}; give that too, or leave it out"
+                )
 
     def _without(self, option: str) -> str:
         own, shared = ", ".join(self.options) or "none", ", ".join(SHARED)
