@@ -35,19 +35,44 @@ def test_tensorboard_gets_every_number_at_its_step(tmp_path, monkeypatch):
     assert writer.calls == [("add_scalar", ("average_accuracy", 0.5, 7), {}), ("close", (), {})]
 
 
+class Tracking(Recorder):
+    """Stands in for MLflow, with the runs that it has under their tags."""
+
+    experiment_id, info = "an experiment", SimpleNamespace(run_id="a run")
+
+    def __init__(self, known=()):
+        super().__init__()
+        self.known = known
+
+    def search_runs(self, experiments, filter_string, max_results):
+        digest = filter_string.removeprefix("tags.digest = ").strip("'")
+        return [self] if digest in self.known else []
+
+
 def test_mlflow_gets_the_configuration_and_the_numbers(tmp_path, monkeypatch):
-    package = Recorder()
-    package.experiment_id, package.info = "an experiment", SimpleNamespace(run_id="a run")
+    package = Tracking()
     monkeypatch.setitem(sys.modules, "mlflow", package)
     (logger,) = make_loggers(("mlflow",), CONFIG, tmp_path)
     logger.log(7, {"forgetting": 0.1})
     logger.close()
     names = [name for name, *_ in package.calls]
     assert names[:3] == ["set_experiment", "MlflowClient", "create_run"]
+    assert package.calls[2][2]["tags"] == {"digest": CONFIG.digest()}
     assert names[-2:] == ["log_metric", "set_terminated"]
     params = {arguments[1]: arguments[2] for name, arguments, _ in package.calls if name == "log_param"}
     assert params["settings.tau"] == 10.0
     assert package.calls[-2] == ("log_metric", ("a run", "forgetting", 0.1), {"step": 7})
+
+
+def test_mlflow_goes_on_in_the_same_run(tmp_path, monkeypatch):
+    package = Tracking(known=[CONFIG.digest()])
+    monkeypatch.setitem(sys.modules, "mlflow", package)
+    (logger,) = make_loggers(("mlflow",), CONFIG, tmp_path)
+    logger.log(8, {"forgetting": 0.2})
+    logger.close()
+    names = [name for name, *_ in package.calls]
+    assert names == ["set_experiment", "MlflowClient", "update_run", "log_metric", "set_terminated"]
+    assert package.calls[2] == ("update_run", ("a run",), {"status": "RUNNING"})
 
 
 def test_wandb_goes_on_in_the_same_run(tmp_path, monkeypatch):

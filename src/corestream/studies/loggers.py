@@ -35,14 +35,21 @@ class TensorBoard:
 
 
 class MLflow:
-    """One MLflow run, named by the digest, where MLFLOW_TRACKING_URI says; beside others of the same process."""
+    """One MLflow run where MLFLOW_TRACKING_URI says, beside others of the same process; found again by the digest, so that a resumed run
+    goes on in the same place."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
         mlflow: Any = _require("mlflow")
         experiment = mlflow.set_experiment(f"corestream {config.benchmark}")
         self._client = mlflow.MlflowClient()
-        name = f"{config.method} {config.digest()}"
-        self._run = self._client.create_run(experiment.experiment_id, run_name=name).info.run_id
+        place, digest = experiment.experiment_id, config.digest()
+        found = self._client.search_runs([place], filter_string=f"tags.digest = '{digest}'", max_results=1)
+        if found:
+            self._run = found[0].info.run_id
+            self._client.update_run(self._run, status="RUNNING")
+            return
+        name = f"{config.method} {digest}"
+        self._run = self._client.create_run(place, run_name=name, tags={"digest": digest}).info.run_id
         for key, value in flat(config.to_dict()).items():
             self._client.log_param(self._run, key, value)
 
