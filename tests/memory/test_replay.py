@@ -114,7 +114,9 @@ def test_fixed_keeps_j_over_all_tasks_from_the_first_on(generator):
         if task == 0:
             first = memory.ids.tolist()
     assert memory.ids[memory.tasks == 0].tolist() == first
-    with pytest.raises(ValueError, match="capacity of 12 is too small: 16 samples"):
+    with pytest.raises(
+        ValueError, match=r"capacity of 12 is too small: 16 samples .* made for tasks=3, and this is one more"
+    ):
         memory.store(candidates([0] * 20, 3), generator=generator)
 
 

@@ -192,8 +192,14 @@ class ReplayMemory:
         # a copy, whatever becomes of the candidates
         kept = Samples.join([chosen] if kept is None else [kept, chosen])
         if len(kept) > self.capacity:
+            told = (
+                ""
+                if self.tasks_expected is None
+                else f", made for tasks={self.tasks_expected}, and this is one more"
+            )
             raise ValueError(
-                f"the memory's capacity of {self.capacity} is too small: {len(kept)} samples are to be kept under policy={self.policy!r}"
+                f"the memory's capacity of {self.capacity} is too small: {len(kept)} samples are to be kept under "
+                f"policy={self.policy!r}{told}"
             )
         self._keep(kept)
 
