@@ -115,6 +115,7 @@ def start(rank=-1, world=-1, meeting="env://"):
     torch.set_num_threads(1)  # processes on one machine share its cores
     dist.init_process_group("gloo", meeting, rank=rank, world_size=world)
     train(dist.get_rank(), dist.get_world_size())
+    dist.barrier()  # nobody leaves while another still needs its answer
     dist.destroy_process_group()
 
 
