@@ -113,10 +113,8 @@ class Learner:
         if before is not None:
             inputs = in_order(inputs, before)
         kind = kind_of(inputs, y)
-        if before is not None:
-            require_same(
-                kind, before
-            )  # before the step, and not only when a sample is to be kept beside others
+        if before is not None:  # now, and not only when a sample is to be kept beside others
+            require_same(kind, before)
         versions = versions_of(inputs)
         with torch.inference_mode(False), torch.enable_grad():
             try:
