@@ -19,10 +19,10 @@ from ..gradients.calling import (
 )
 from ..memory import ReplayMemory, Reservoir, Samples
 from ..memory.balance import check_targets
-from ..states import part_of, prefixed
+from . import saving
 from .batches import Kind, checked_inputs, explain_task, in_order, kind_of, plain, require_same, versions_of
 from .optimized import check_optimizer, optimized, warn_of_untrained
-from .optimizer_state import deepcopied, flat_state, load_flat_state, made_by_constructor
+from .optimizer_state import deepcopied, made_by_constructor
 from .step import Step
 
 
@@ -178,74 +178,13 @@ class Learner:
         optimiser, memory, counters, generator. What a model draws from torch's own generator, as dropout does, goes on alike only with
         that one's state restored too.
         """
-        self._follow_memory()
-        parts: dict[str, Mapping[str, Tensor]] = {
-            "model": self.model.state_dict(),
-            "optimizer": flat_state(self.optimizer),
-            "learner": {
-                "task": torch.tensor(self.task),
-                "concluded": torch.tensor(self._concluded),
-                "spoiled": self._spoiled,
-                "generator": self.generator.get_state(),
-                **self._candidates_state(),
-                **self._state(),
-            },
-        }
-        if isinstance(self.loss_fn, nn.Module):
-            parts["loss"] = self.loss_fn.state_dict()
-        parts["beside"] = self._beside()
-        if self.memory is not None:
-            parts["memory"] = self.memory.state_dict()
-        state = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-        for name, value in state.items():
-            if not isinstance(value, Tensor):
-                raise ValueError(
-                    f"{name} is a {type(value).__name__}, and a state holds tensors alone: let get_extra_state return a tensor"
-                )
-        return {name: value.detach().clone() for name, value in state.items()}
+        return saving.state_of(self)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """What is no state of such a learner is refused, and leaves it as it was."""
-        before = self.state_dict()
-        try:
-            self._load_parts(state)
-            if unlike := sorted(self.state_dict().keys() ^ state.keys()):
-                raise ValueError(f"missing, or without a place here: {', '.join(unlike)}")
-        except Exception as error:  # whatever it is that somebody has taken for a state
-            self._load_parts(before)
-            what = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(f"this is not the state of such a learner: {what}") from error
-
-    def _load_parts(self, state: Mapping[str, Tensor]) -> None:
-        parts: dict[str, dict[str, Tensor]] = {}
-        for name, value in state.items():
-            part, _, rest = name.partition(".")
-            parts.setdefault(part, {})[rest] = value if part == "optimizer" else value.to(self.device)
-        own = parts["learner"]
-        self._is_new, self._kind = False, None
-        self.model.load_state_dict(parts["model"])
-        if isinstance(self.loss_fn, nn.Module):
-            self.loss_fn.load_state_dict(parts.get("loss", {}))
-        for name, parameter in self._beside().items():
-            saved = state[f"beside.{name}"]
-            if saved.shape != parameter.shape:
-                raise ValueError(f"beside.{name}: {list(saved.shape)}, and {list(parameter.shape)} here")
-            parameter.data.copy_(saved)
-        load_flat_state(self.optimizer, parts["optimizer"])
-        self.task, self._concluded = int(own["task"]), bool(own["concluded"])
-        self._spoiled.copy_(own["spoiled"])
-        self.generator.set_state(own["generator"].cpu())
-        if self.memory is not None:
-            self.memory.load_state_dict(parts["memory"])
-        if isinstance(self.candidates, Reservoir):
-            self.candidates.load_state_dict(part_of(own, "candidates."))
-        self._load_state(own)
+        saving.load_state(self, state)
 
     # What it does for them
-
-    def _candidates_state(self) -> dict[str, Tensor]:
-        kept = self.candidates
-        return prefixed("candidates.", kept.state_dict()) if isinstance(kept, Reservoir) else {}
 
     @property
     def _keeps_samples(self) -> bool:
@@ -293,15 +232,6 @@ class Learner:
         if self._is_new and self.memory is not None and len(self.memory):
             self.task = max(self.task, int(self.memory.tasks.max()) + 1)
         self._is_new = False
-
-    def _beside(self) -> dict[str, Tensor]:
-        """Parameters that the optimiser trains and that are neither the model's nor a loss module's: those of a loss function, say."""
-        known = list(self.model.parameters())
-        known += self.loss_fn.parameters() if isinstance(self.loss_fn, nn.Module) else []
-        others = {id(p): p for p in optimized(self.optimizer)}
-        for parameter in known:
-            others.pop(id(parameter), None)
-        return {str(place): parameter for place, parameter in enumerate(others.values())}
 
     # What a method fills in
 
