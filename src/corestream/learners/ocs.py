@@ -282,7 +282,11 @@ class OCS(KeepsPicks):
             if int(self._steps) >= int(self._warm):
                 return scores, top(total, self.k, all_finite=finite is None)
         chance = torch.rand(total.shape, generator=self.generator, device=self.device, dtype=total.dtype)
-        return scores, _first(total, finite, chance, self._steps, self._warm, self._spoiled, self.k)
+        return scores, self._first(total, finite, chance)
+
+    def _first(self, total: Tensor, finite: Tensor | None, chance: Tensor) -> Tensor:
+        """The k best samples, or those of the greatest `chance` while the task is new, without a look at a card."""
+        return _first(total, finite, chance, self._steps, self._warm, self._spoiled, self.k)
 
     # The life of a task
 

@@ -25,8 +25,9 @@ class UniformOCS(OCS):
             mode=self.score_mode,
             max_bytes=self.max_bytes,
         )
+        finite = scores.total > -torch.inf
         chance = torch.rand(len(targets), generator=self.generator, device=self.device)
-        picked = chance.topk(min(self.k, len(targets))).indices
+        picked = top(chance.masked_fill(~finite, -torch.inf), self.k)
         loss = self._train_on(picked, inputs, targets, drawn.replay_batch)
-        remembered = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
+        remembered = self._first(scores.total, finite, chance)
         return Step(self, loss, picked, scores), remembered

@@ -7,7 +7,7 @@ from ..gradients.calling import Inputs
 from ..gradients.restoring import in_mode, unchanged_buffers
 from ..memory import Samples
 from ..selection.criteria import vector_criteria
-from ..selection.scores import top, weigh
+from ..selection.scores import weigh
 from .features import features, raw_inputs
 from .ocs import OCS, Drawn
 from .step import Step
@@ -19,12 +19,11 @@ class InputOCS(OCS):
     def _take_step(self, inputs: Inputs, targets: Tensor, drawn: Drawn) -> tuple[Step, Tensor]:
         old = drawn.reference
         criteria = vector_criteria(self._vectors(inputs), None if old is None else self._vectors(old.inputs))
-        assert criteria.finite is not None
         scores = weigh(criteria, self.tau, self.weights)
-        self._spoil((scores.total == -torch.inf).all())  # also where squares are too large for their type
+        finite = scores.total > -torch.inf  # nor are squares too large for their type
+        self._spoil(~finite.any())
         chance = torch.rand(len(targets), generator=self.generator, device=self.device)
-        chance = torch.where(criteria.finite, chance, -torch.inf)
-        picked = top(torch.where(self._steps < self._warm, chance, scores.total), self.k)
+        picked = self._first(scores.total, finite, chance)
         loss = self._train_on(picked, inputs, targets, drawn.replay_batch)
         return Step(self, loss, picked, scores), picked
 
