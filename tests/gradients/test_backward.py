@@ -1,9 +1,8 @@
 import pytest
 import torch
 from torch import nn
-from torch.autograd.graph import get_gradient_edge
 
-from corestream.gradients.backward import Backward
+from corestream.gradients.backward import Backward, Place
 from corestream.gradients.graph import Graph
 
 
@@ -23,7 +22,7 @@ def test_every_edge_gets_the_gradient_that_autograd_gives_it(forward):
     losses, outputs, _ = forward
     weights = torch.rand(5)
     found = {}
-    backward = Backward(Graph(losses), losses, [get_gradient_edge(output) for output in outputs])
+    backward = Backward(Graph(losses), losses, [Place.of(output) for output in outputs])
     backward.run(weights, lambda place, gradient: found.setdefault(place, gradient.clone()), keep_graph=True)
     expected = torch.autograd.grad(losses, outputs, weights, retain_graph=True)
     assert sorted(found) == [0, 1, 2, 3]
@@ -36,7 +35,7 @@ def test_no_parameter_gets_a_gradient(forward):
     fired = []
     for parameter in layers.parameters():
         parameter.register_hook(lambda gradient: fired.append(1))
-    Backward(Graph(losses), losses, [get_gradient_edge(output) for output in outputs]).run(
+    Backward(Graph(losses), losses, [Place.of(output) for output in outputs]).run(
         torch.ones(5), lambda place, gradient: None, keep_graph=False
     )
     assert not fired
@@ -45,7 +44,7 @@ def test_no_parameter_gets_a_gradient(forward):
 
 def test_nothing_is_left_on_the_graph_not_even_after_an_error(forward):
     losses, outputs, _ = forward
-    backward = Backward(Graph(losses), losses, [get_gradient_edge(output) for output in outputs])
+    backward = Backward(Graph(losses), losses, [Place.of(output) for output in outputs])
 
     class Trouble(Exception):
         pass
@@ -63,7 +62,7 @@ def test_nothing_is_left_on_the_graph_not_even_after_an_error(forward):
 
 def test_one_output_may_stand_at_several_places(forward):
     losses, outputs, _ = forward
-    edges = [get_gradient_edge(outputs[i]) for i in (0, 0, 3, 3)]
+    edges = [Place.of(outputs[i]) for i in (0, 0, 3, 3)]
     seen = []
     Backward(Graph(losses), losses, edges).run(
         torch.ones(5), lambda place, gradient: seen.append(place), keep_graph=False

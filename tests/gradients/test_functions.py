@@ -183,6 +183,39 @@ def test_an_einsum_that_repeats_what_has_size_one_is_exact(check, images, equati
     check(model, (x, y))
 
 
+class Heads(nn.Module):
+    """A parameter of three dimensions that no rule knows, on the inputs themselves, and usual layers behind it."""
+
+    def __init__(self, mix, shape, width):
+        super().__init__()
+        self.weight, self.mix = nn.Parameter(torch.randn(*shape)), mix
+        self.body = nn.Sequential(nn.Linear(width, 7), nn.Tanh(), nn.Linear(7, 3))
+
+    def forward(self, x):
+        return self.body(self.mix(x, self.weight).flatten(1))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 9])
+@pytest.mark.parametrize(
+    ("mix", "shape", "width"),
+    [
+        (lambda x, w: torch.einsum("nd,hde->nhe", x, w), (3, 4, 5), 15),
+        (lambda x, w: torch.matmul(x, w).transpose(0, 1), (3, 4, 5), 15),
+        (lambda x, w: torch.einsum("ni,ijk,nk->nj", x, w, x), (4, 6, 4), 6),
+        (lambda x, w: torch.maximum(x[:, None, :], w).transpose(0, 1).transpose(0, 1), (1, 3, 4), 12),
+        (lambda x, w: (x @ w).relu().mean(0), (3, 4, 5), 5),
+    ],
+    ids=["heads", "matmul", "bilinear", "maximum", "ensemble"],
+)
+def test_layers_behind_a_parameter_without_a_rule_keep_theirs(
+    check, covered, images, count, mix, shape, width
+):
+    model = Heads(mix, shape, width)
+    batch = images(count, 4)
+    check(model, batch)
+    assert per_sample_gradients(model, None, batch).general <= {"weight"}
+
+
 def test_a_number_that_is_no_vector_may_be_the_slope(check, images):
     check(Free(lambda m, h: F.prelu(h, m.heat)), images(4, 5, 4))
 

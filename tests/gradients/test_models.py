@@ -48,6 +48,51 @@ def test_a_layer_behind_an_activation_in_place_takes_its_rule(covered, images):
     assert covered(model, images(4, 5)) == {name for name, _ in model.named_parameters()}
 
 
+class ChangedInPlace(nn.Module):
+    """A layer over positions, whose output torch makes as a view, and something done with that in place."""
+
+    def __init__(self, layer, change):
+        super().__init__()
+        self.layer, self.change, self.head = layer, change, nn.Linear(6, 3)
+
+    def forward(self, x):
+        h = self.layer(x)
+        before = h + 1
+        changed = self.change(h)
+        return self.head((2 * before + (h if changed is None else changed)).mean(1))
+
+
+def _put_zeros(h):
+    h[:, :2] = 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [torch.relu_, nn.SiLU(inplace=True), lambda h: h.add_(h.detach().sin()), lambda h: h.mul_(0.5), _put_zeros],
+    ids=["relu_", "silu", "add_", "mul_", "part"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "layer",
+    [lambda: nn.Linear(4, 6), lambda: nn.Linear(4, 6, bias=False), lambda: nn.LayerNorm(6),
+     lambda: nn.Sequential(nn.Linear(4, 6), nn.InstanceNorm1d(5, affine=True))],
+    ids=["linear", "without bias", "layer norm", "instance norm"],
+)  # fmt: skip
+def test_what_is_done_in_place_to_a_view_does_not_spoil_its_layers_gradient(
+    check, covered, images, layer, change
+):
+    model = ChangedInPlace(layer(), change)
+    batch = images(4, 5, 6 if isinstance(model.layer, nn.LayerNorm) else 4)
+    check(model, batch)
+    assert covered(model, batch) == {name for name, _ in model.named_parameters()}
+
+
+def test_an_activation_in_place_inside_of_an_encoder_needs_no_pass_a_sample(check, covered, images):
+    encoder = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True, dropout=0, activation=torch.relu_)
+    model = ChangedInPlace(encoder, lambda h: h.tanh_())
+    check(model, images(4, 5, 6))
+    assert covered(model, images(4, 5, 6)) == {name for name, _ in model.named_parameters()}
+
+
 @pytest.mark.parametrize("names", [["first.weight"], ["second.bias", "head.weight"], ["first", "second"]])
 def test_frozen_parameters_are_left_out(check, batch, names):
     model = Mlp()

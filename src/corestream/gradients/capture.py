@@ -167,7 +167,7 @@ def _blocks(
 ) -> tuple[list[Block], frozenset[str], bool]:
     """The gradients, the parameters for which no rule holds, and whether samples were seen to depend on each other."""
     graph = Graph(losses)
-    calls = [one for one in calls if one.edge.node in graph.nodes]
+    calls = [one for one in calls if one.place.edge.node in graph.nodes]
     uncovered = _uncovered(graph, calls, wanted, made) | _too_large(
         calls, wanted, len(losses), dtype, max_bytes
     )
@@ -176,7 +176,7 @@ def _blocks(
     known = known_readings(model)
     if graph.moves_samples(len(losses)):
         known = {}  # what is found of this batch holds for it alone
-    backward = Backward(graph, losses, [one.edge for one in calls])
+    backward = Backward(graph, losses, [one.place for one in calls])
     before = {name: Held.of(p) for name, p in wanted.items()} if graph.has_own_functions() else {}
     layouts, coupled, *_ = read_layouts(known, key, backward, calls)
     uncovered |= {

@@ -44,7 +44,8 @@ ALONG = frozenset(
     )
 )  # fmt: skip
 
-MULTIPLYING = frozenset(f"{name}Backward0" for name in ("Mm", "Addmm", "Mv", "Addmv", "Bmm", "Baddbmm"))
+PRODUCTS = frozenset(f"{name}Backward0" for name in ("Mm", "Addmm", "Bmm", "Baddbmm"))  # of matrices
+MULTIPLYING = PRODUCTS | {"MvBackward0", "AddmvBackward0"}
 
 # Nodes that hold each row of one table against each of another.
 PAIRING = frozenset(f"{name}Backward0" for name in ("Cdist", "EuclideanDist", "PdistForward"))

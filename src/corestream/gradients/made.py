@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .graph import HANDED_ON, AccumulateGrad, shape_of
+from .graph import HANDED_ON, PRODUCTS, AccumulateGrad, shape_of
 
 MISSING = "missing"
 
@@ -44,9 +44,10 @@ class Made:
     def nodes(self) -> set[Any]:
         return {node for node, ways in self._ways.items() if ways}
 
-    def has_samples(self, output: Tensor) -> None:
-        """From here on samples have a part in it, whatever the graph says: it knows nothing of what needs no gradient."""
-        self._ways[output.grad_fn] = None
+    def has_samples(self, output: Tensor, node: Any) -> None:
+        """From here on samples have a part in it, and in what this node behind it gives, whatever the graph says: it knows nothing of what
+        needs no gradient."""
+        self._ways[output.grad_fn] = self._ways[node] = None
 
     def ways(self, value: Any) -> Counter[str] | None:
         """On how many ways a tensor comes from each wanted parameter; None where it is not made of parameters alone."""
@@ -68,17 +69,39 @@ class Made:
             if isinstance(node, AccumulateGrad) or node in walked:
                 continue
             walked.add(node)
-            children = [edge for edge in node.next_functions if edge[0] is not None]
-            stack += [child for child, _ in children]
-            shape = node._input_metadata[0].shape
-            if node.name() in HANDED_ON or not self._may_hold_samples(shape):
-                continue
-            if not any(shape_of(edge)[:1] == shape[:1] for edge in children):
+            stack += [child for child, _ in node.next_functions if child is not None]
+            if node.name() not in HANDED_ON and self._takes_samples_in(node):
                 return False
         return True
 
-    def _may_hold_samples(self, shape: Sequence[int]) -> bool:
-        return len(shape) > 0 and (shape[0] % self._count == 0 or self._count in shape[1:2])
+    def _takes_samples_in(self, node: Any) -> bool:
+        """Whether as many rows as there are samples, or as many columns, come in with what autograd knows nothing of."""
+        shape, operands = node._input_metadata[0].shape, node.next_functions
+        known = [operand for operand in operands if operand[0] is not None]
+
+        def come_with(dim: int, given: Sequence[tuple[Any, int]]) -> bool:
+            return any(shape_of(operand)[dim : dim + 1] == shape[dim : dim + 1] for operand in given)
+
+        for dim in self._sample_dims(shape):
+            if node.name() in PRODUCTS and dim >= len(shape) - 2:
+                found = come_with(
+                    dim, [operands[dim - len(shape)]]
+                )  # rows are the left one's, columns the right one's
+            else:
+                found = come_with(0, known) and (
+                    dim == 0 or len(known) == len(operands) or come_with(1, known)
+                )
+            if not found:
+                return True
+        return False
+
+    def _sample_dims(self, shape: Sequence[int]) -> list[int]:
+        """Those that the samples may lie along."""
+        return [
+            dim
+            for dim in range(min(2, len(shape)))
+            if shape[dim] == self._count or (dim == 0 and shape[0] % self._count == 0)
+        ]
 
     def _made_at(self, root: Any) -> Counter[str] | None:
         stack = [root]

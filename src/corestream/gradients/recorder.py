@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from .backward import Place
 from .functions import Functions, counts_positions
 from .layout import candidates, pattern
 from .made import Source
@@ -28,7 +28,7 @@ class Call:
     names: dict[str, str]  # of each wanted parameter: its name in the layer ("weight") -> in the model
     inputs: Tensor
     version: int  # of the input: an in-place change afterwards would make it useless
-    edge: GradientEdge  # not the output itself, whose gradient is another one after an in-place activation
+    place: Place  # of the output's gradient
     shape: torch.Size  # of the output
     events: tuple[int, int]
     # where the layer used some rows of a parameter alone: how many it left out before and after them
@@ -194,16 +194,15 @@ class Recorder:
         source: Source | None = None, nodes: Sequence[Any] | None = None, in_order: bool = True,
     ) -> bool:  # fmt: skip
         """False where there are no samples in it: if it is made of parameters alone, they come in later."""
-        events = rule.events(module, inputs)
+        events, place = rule.events(module, inputs), Place.of(output)
         if self._functions is not None:
             somewhere = any(candidates(pattern(output.shape, events[1], self._count)))
             if not somewhere or self._functions.made.is_free_of_samples(inputs):
                 return False
-            self._functions.made.has_samples(output)
+            self._functions.made.has_samples(output, place.edge.node)
         # places in a table may be the same for all samples, as positions are
         by_sample = inputs.is_floating_point() or inputs.shape[:1] == (self._count,)
         has_samples = by_sample and source is None and in_order
-        edge = get_gradient_edge(output)
         call = Call(
             label,
             rule,
@@ -211,7 +210,7 @@ class Recorder:
             names,
             inputs,
             inputs._version,
-            edge,
+            place,
             output.shape,
             events,
             rows,
