@@ -171,6 +171,40 @@ def test_a_parameter_of_another_model_is_an_error(verb, model):
         )
 
 
+def test_a_module_of_another_model_is_an_error(verb, model):
+    batch = torch.randn(4, 5), torch.tensor([0, 1, 2, 0])
+    other = nn.Linear(5, 3)
+    for chosen in (other, [other], [model, other]):
+        with pytest.raises(ValueError, match=r"Linear.* holds no trainable parameter of the model"):
+            verb(model, None, batch, parameters=chosen)
+
+
+@pytest.mark.parametrize("chosen", [3, [3], [None]])
+def test_what_is_no_name_and_no_module_is_an_error_that_says_so(verb, model, chosen):
+    with pytest.raises(TypeError, match=r"parameters.*(3|None)"):
+        verb(model, None, (torch.randn(4, 5), torch.tensor([0, 1, 2, 0])), parameters=chosen)
+
+
+def test_a_budget_of_nothing_is_an_error(verb, model):
+    with pytest.raises(ValueError, match="max_bytes must be a whole number of at least 1, got 0"):
+        verb(model, None, (torch.randn(4, 5), torch.tensor([0, 1, 2, 0])), max_bytes=0)
+
+
+def test_a_model_on_two_devices_is_an_error_that_names_them(verb, model):
+    apart = nn.Sequential(model, nn.Linear(3, 3, device="meta"))
+    with pytest.raises(ValueError, match="several devices, cpu, meta"):
+        verb(apart, None, (torch.randn(4, 5), torch.tensor([0, 1, 2, 0])))
+
+
+def test_the_verbs_take_only_what_they_can_use(model):
+    grads = per_sample_gradients(model, None, (torch.randn(4, 5), torch.tensor([0, 1, 2, 0])))
+    with pytest.raises(TypeError, match="other must be what per_sample_gradients gives, got int"):
+        grads.gram(3)
+    for reduce in (grads.squares, grads.combine):
+        with pytest.raises(TypeError, match="weights must be a tensor, one number a sample, got list"):
+            reduce([1.0] * 4)
+
+
 def test_the_default_loss_takes_outputs_that_have_logits():
     class Output(NamedTuple):
         logits: torch.Tensor

@@ -20,6 +20,36 @@ class Standardised(nn.Module):
         return self.layers((x - x.mean(0)) / (x.std(0) + 1e-5))
 
 
+def test_layers_that_go_row_by_row_are_not_looked_at(monkeypatch):
+    """With the default loss; one of one's own may do anything."""
+    looked_at = []
+    forward = nn.Linear.forward
+    monkeypatch.setattr(nn.Linear, "forward", lambda layer, x: (looked_at.append(x), forward(layer, x))[1])
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+    batch = torch.randn(5, 2, 3), torch.tensor([0, 1, 2, 0, 1])
+    assert stands_alone(model, None, *batch)
+    assert not looked_at
+    assert stands_alone(model, lambda *both: F.cross_entropy(*both, reduction="none"), *batch)
+    assert looked_at
+
+
+@pytest.mark.parametrize(
+    "mixing",
+    [
+        lambda: nn.Sequential(nn.Linear(6, 3), nn.Softmax(0)),
+        lambda: nn.Sequential(nn.Flatten(0, 0), nn.Linear(6, 3), nn.BatchNorm1d(3, track_running_stats=False)),
+        lambda: _with_a_hook(nn.Sequential(nn.Linear(6, 3)), lambda module, args, out: out - out.mean(0)),
+    ],
+)  # fmt: skip
+def test_layers_that_may_mix_samples_are_looked_at(mixing):
+    assert not stands_alone(mixing(), None, torch.randn(5, 6), torch.tensor([0, 1, 2, 0, 1]))
+
+
+def _with_a_hook(model, hook):
+    model.register_forward_hook(hook)
+    return model
+
+
 class OwnLSTM(nn.LSTM):
     """No rule knows what a forward pass of one's own does."""
 

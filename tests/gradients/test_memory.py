@@ -261,3 +261,17 @@ def test_the_cheaper_route_is_chosen():
         gradient_criteria(spy)
         assert expected in spy.asked
         assert {"gram": "direction", "direction": "gram"}[expected] not in spy.asked
+
+
+def test_squares_of_a_large_table_are_never_written_out_sample_by_sample():
+    """A sample's rows are as many as it looks up, however many the table has."""
+    table = nn.Embedding(100_000, 8)
+    model = nn.Sequential(table, nn.Flatten(), nn.Linear(24, 3))
+    words = torch.randint(0, 50, (64, 3))
+    grads = per_sample_gradients(model, None, (words, torch.randint(0, 3, (64,))))
+    with Largest() as largest:
+        squares = grads.squares()["0.weight"]
+    assert largest.bytes <= table.weight.nbytes
+    rows = torch.stack([grads.combine(one)["0.weight"][:50] for one in torch.eye(64)])
+    torch.testing.assert_close(squares[:50], rows.square().sum(0))
+    assert not squares[50:].any()

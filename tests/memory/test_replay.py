@@ -17,6 +17,13 @@ def generator():
     return torch.Generator().manual_seed(0)
 
 
+def test_what_is_no_state_is_refused():
+    with pytest.raises(
+        ValueError, match="not a ReplayMemory's: it has no capacity and no passed and no policy"
+    ):
+        ReplayMemory(5).load_state_dict({})
+
+
 # Quota
 
 

@@ -68,6 +68,20 @@ def test_weights_that_are_not_three_are_an_error(model, draw, weights):
         score(model, None, draw(), weights=weights)
 
 
+@pytest.mark.parametrize("weights", [3, None, "SVA"])
+def test_weights_of_another_kind_are_an_error(model, draw, weights):
+    with pytest.raises(ValueError, match="weights must be three numbers"):
+        score(model, None, draw(), weights=weights)
+
+
+def test_a_wrong_target_of_the_reference_is_told_as_the_references(model, draw):
+    x, y = draw()
+    with pytest.raises(ValueError, match=r"reference: targets\[0\] is 50"):
+        score(model, None, (x, y), reference=(x[:3], y[:3] * 0 + 50))
+    with pytest.raises(ValueError, match=r"^targets\[0\] is 50"):
+        score(model, None, (x, y * 0 + 50), reference=(x[:3], y[:3]))
+
+
 def test_affinity_is_zero_without_a_reference(model, draw):
     scores = score(model, None, draw())
     assert scores.affinity.tolist() == [0.0] * 6

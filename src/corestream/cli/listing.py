@@ -1,6 +1,7 @@
 """`corestream list`: what there is."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -158,9 +159,14 @@ def _show(kind: str, lines: dict[str, str], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([{kind: name, "description": line} for name, line in lines.items()]))
         return
+    console = Console()
+    if (
+        not console.is_terminal and "COLUMNS" not in os.environ
+    ):  # one line each for the program that reads them
+        console.width = opt.UNBOUNDED
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", overflow="fold")
     table.add_column(overflow="fold")  # nothing is left out where it is narrow
     for name, line in lines.items():
         table.add_row(Text(name), Text(line))  # not markup, which a folder's name may look like
-    Console().print(table)
+    console.print(table)

@@ -13,6 +13,7 @@ from corestream.errors import ConfigError
 from corestream.messages import check_name
 from corestream.studies.values import convert
 
+UNBOUNDED = 10_000  # columns, more than any table has
 STREAM, MAKING, OUTPUT = "The stream", "How it is made", "What is written"
 
 Benchmark = Annotated[

@@ -25,7 +25,6 @@ from corestream.studies.config import canonical_benchmark, description
 from corestream.studies.files import write_atomically
 
 MANY_CLASSES = 12
-UNBOUNDED = 10_000  # columns, more than any table has
 
 
 def show(
@@ -115,7 +114,7 @@ def _counts_table(card: dict[str, Any], console: Console) -> Table:
     if len(classes) > MANY_CLASSES:
         return _table_of_tasks(card, [])
     by_class = _table_of_tasks(card, classes)
-    room = console.options.update(max_width=UNBOUNDED)
+    room = console.options.update(max_width=opt.UNBOUNDED)
     fits = Measurement.get(console, room, by_class).maximum <= console.width
     return by_class if fits else _table_of_tasks(card, [])
 

@@ -148,10 +148,16 @@ def trainable(model: nn.Module, parameters: Parameters | None = None) -> dict[st
         raise ValueError("the model has no trainable parameter: set requires_grad on those that should learn")
     if any(p.is_complex() for p in every.values()):
         raise ValueError("the model has complex parameters, whose gradients have no order to score by")
+    if len(devices := {p.device for p in every.values()}) > 1:
+        raise ValueError(
+            f"the model's parameters lie on several devices, {', '.join(sorted(map(str, devices)))}: move the model to one"
+        )
     if parameters is None:
         return every
-    if isinstance(parameters, str | nn.Module):
+    if isinstance(parameters, str | nn.Module | Tensor):
         parameters = [parameters]
+    if not isinstance(parameters, Iterable):
+        raise TypeError(f"parameters must be names or modules of the model, got {parameters!r}")
     chosen: set[int] = set()
     for part in parameters:
         found = _parameters_of(model, part)
@@ -164,11 +170,12 @@ def trainable(model: nn.Module, parameters: Parameters | None = None) -> dict[st
 
 
 def _parameters_of(model: nn.Module, part: str | nn.Module | Tensor) -> list[Tensor]:
-    """A parameter itself, a module's, one by its name, or those of the module with that name."""
-    if isinstance(part, Tensor):
-        return [p for p in model.parameters() if p is part]
-    if isinstance(part, nn.Module):
-        return list(part.parameters())
+    """Of the model's: a parameter itself, a module's, one by its name, or those of the module with that name."""
+    if isinstance(part, Tensor | nn.Module):
+        meant = {id(p) for p in ([part] if isinstance(part, Tensor) else part.parameters())}
+        return [p for p in model.parameters() if id(p) in meant]
+    if not isinstance(part, str):
+        raise TypeError(f"parameters: {part!r} is neither a name nor a module of the model")
     named = dict(model.named_parameters(remove_duplicate=False))
     if part in named:
         return [named[part]]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from ..counts import check_counts
 from .backward import Backward
 from .blocks import Block
 from .blocks.assemble import assemble
@@ -64,6 +65,7 @@ def per_sample_gradients(
     not be changed in place while its gradients are in use. Hooks on parameters are called on the general path alone.
     """
     model = unwrap(model)
+    check_counts(max_bytes=max_bytes)
     wanted = trainable(model, parameters)
     inputs, targets, _ = check_batch(next(iter(wanted.values())).device, batch)
     with unchanged_buffers(model, loss_fn):

@@ -1,13 +1,13 @@
 """Whether samples depend on each other: whether one pass over many does for each what a pass without the others would."""
 
 import random
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +20,22 @@ from .restoring import unchanged_buffers
 
 Situation = tuple[Any, ...]
 KNOWN_ANSWERS = 64  # of a model
+BY_ROW = frozenset(
+    {
+        nn.Sequential,
+        nn.Linear,
+        nn.Flatten,
+        nn.Identity,
+        nn.Dropout,
+        nn.ReLU,
+        nn.LeakyReLU,
+        nn.ELU,
+        nn.GELU,
+        nn.SiLU,
+        nn.Tanh,
+        nn.Sigmoid,
+    }
+)
 
 
 class Looks:
@@ -86,7 +102,7 @@ def look(model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any) ->
     Where the model draws random numbers, fewer samples would draw others, and copies stand in for the rest. That hides a loss that depends
     on their number alone: so all of it is looked at again as in eval mode.
     """
-    if len(leaves(inputs)[0]) < 2:
+    if len(leaves(inputs)[0]) < 2 or _cannot_mix(model, loss_fn, inputs):
         return True
     judge: LossFn = cross_entropy if loss_fn is None else loss_fn
     device = leaves(inputs)[0].device
@@ -139,6 +155,21 @@ def _not_training(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
+def _cannot_mix(model: nn.Module, loss_fn: LossFn | None, inputs: Any) -> bool:
+    """Whether nothing but layers that are known to go row by row stand one behind the other: there is no need to look."""
+    return (
+        (loss_fn is None or loss_fn is cross_entropy)
+        and isinstance(inputs, Tensor)
+        and inputs.dim() > 1
+        and all(
+            type(module) in BY_ROW
+            and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+            and not (isinstance(module, nn.Flatten) and module.start_dim != 1)
+            for module in model.modules()
+        )
+    )
+
+
 def _halves(every: Tensor, targets: Any) -> tuple[Tensor, ...]:
     """The largest sample, or the only one of its kind, lies in one of them. They have different classes, for a loss may go by those that
     are there."""
@@ -155,13 +186,15 @@ def _buffers(model: nn.Module, loss_fn: LossFn | None) -> dict[str, Tensor]:
 @contextmanager
 def _same_chance(device: torch.device) -> Iterator[None]:
     """What is drawn inside is drawn again afterwards."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - what a model draws from is its own choice
+    numpy = sys.modules.get("numpy")  # what a model draws from is its own choice
+    before = random.getstate(), None if numpy is None else numpy.random.get_state()
     with same_draws(device):
         try:
             yield
         finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
+            random.setstate(before[0])
+            if numpy is not None:
+                numpy.random.set_state(before[1])
 
 
 def _same(one: Tensor, other: Tensor, before: Tensor) -> bool:

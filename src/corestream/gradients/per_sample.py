@@ -103,6 +103,8 @@ class PerSampleGradients:
     @full_precision
     def gram(self, other: "PerSampleGradients | None" = None) -> Tensor:
         """⟨g_n, h_m⟩, shape [N, M]; `other` are gradients of the same model, and these themselves when it is not given."""
+        if not isinstance(other, PerSampleGradients | None):
+            raise TypeError(f"other must be what per_sample_gradients gives, got {type(other).__name__}")
         table = self._raw_gram(self if other is None else other)
         if other is not None:
             return self._zeroed(table, ~self.finite[:, None] | ~other.finite)
@@ -135,8 +137,7 @@ class PerSampleGradients:
 
         `rows` are the samples that the weights stand for, all of them where it is None; given ones must be finite.
         """
-        if not isinstance(weights, Tensor):
-            raise TypeError(f"weights must be a tensor, one number a sample, got {type(weights).__name__}")
+        _require_tensor(weights)
         if rows is None:
             return self._like_parameters(self._reduce("combine", weights))
         if weights.shape != rows.shape:
@@ -197,6 +198,7 @@ class PerSampleGradients:
 
     @full_precision
     def _reduce(self, verb: str, weights: Tensor) -> dict[str, Tensor]:
+        _require_tensor(weights)
         if weights.shape != self.losses.shape:
             raise ValueError(
                 f"weights must have shape [{len(self)}], one a sample, got {list(weights.shape)}"
@@ -256,6 +258,11 @@ class PerSampleGradients:
 
 
 @fusible
+def _require_tensor(weights: object) -> None:
+    if not isinstance(weights, Tensor):
+        raise TypeError(f"weights must be a tensor, one number a sample, got {type(weights).__name__}")
+
+
 def _cleared(table: Tensor, losses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What `_judged` gives, and the table without what is not finite."""
     norms, finite = _judged(table, losses)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..counts import is_finite
 from ..errors import NonFiniteError
 from ..gradients import cross_entropy
 from ..gradients.calling import (
@@ -55,8 +56,8 @@ class Learner:
         lr_decay: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        if not 0 < lr_decay <= 1:
-            raise ValueError(f"lr_decay must be in (0, 1], got {lr_decay}")
+        if not is_finite(lr_decay) or not 0 < lr_decay <= 1:
+            raise ValueError(f"lr_decay must be a number in (0, 1], got {lr_decay!r}")
         if loss_fn is not None and not callable(loss_fn):
             raise ValueError(f"loss_fn must be a function of outputs and targets, got {loss_fn!r}")
         if isinstance(model, nn.parallel.DistributedDataParallel) and torch.distributed.get_world_size() > 1:

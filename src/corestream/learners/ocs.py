@@ -96,7 +96,9 @@ class OCS(KeepsPicks):
             generator=generator,
         )
         check_counts(k=k, replay=replay)
-        check_not_negative(warm_start=warm_start, lam=lam)
+        check_not_negative(lam=lam)
+        if warm_start != 0 and not is_count(warm_start):
+            raise ValueError(f"warm_start must be a whole number from 0 on, got {warm_start!r}")
         check_weights(tau, weights)
         if reference not in ("memory", "replay") and not is_count(reference):
             raise ValueError(

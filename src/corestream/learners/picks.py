@@ -49,6 +49,8 @@ class KeepsPicks(Learner):
         check_counts(candidates=candidates, max_bytes=max_bytes)
         if fill not in FILLS:
             raise ValueError(f"fill must be one of {', '.join(map(repr, FILLS))}, got {fill!r}")
+        if not isinstance(task_free, bool):
+            raise ValueError(f"task_free must be True or False, got {task_free!r}")
         if fill in RANKING and task_free:
             raise ValueError(f"fill={fill!r} chooses when a task ends, and task_free=True knows no end")
         if score_mode not in MODES:

@@ -319,6 +319,8 @@ class ReplayMemory:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over a state of a memory with the same capacity and policy."""
+        if missing := sorted({"capacity", "policy", "passed"} - set(state)):
+            raise ValueError(f"the state is not a ReplayMemory's: it has no {' and no '.join(missing)}")
         if int(state["capacity"]) != self.capacity:
             raise ValueError(
                 f"this memory has capacity {self.capacity}, and the state is of one with {int(state['capacity'])}"

@@ -1,6 +1,7 @@
 """Scores of a batch's samples, and the picks they lead to (Eq. 6 and 8)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,12 @@ def _total(
 
 def check_weights(tau: float, weights: tuple[float, float, float]) -> None:
     check_not_negative(tau=tau)
-    if len(weights) != 3 or not all(map(is_finite, weights)) or not any(weights):
+    if (
+        not isinstance(weights, Sequence)
+        or len(weights) != 3
+        or not all(map(is_finite, weights))
+        or not any(weights)
+    ):
         raise ValueError(f"weights must be three numbers, for S, V and A, not all of them 0, got {weights!r}")
 
 
@@ -90,13 +96,19 @@ def score(
             check_batch(home, reference, "reference")
         if reference is not None and not is_batch_coupled(model) and _joinable(batch, reference):
             joined = (join_inputs([batch[0], reference[0]]), join_inputs([batch[1], reference[1]]))
-            if stands_alone(model, loss_fn, *joined):
-                grads = per_sample_gradients(model, loss_fn, joined, **options)
+            with suppress(ValueError):  # which of the two is wrong, the passes below tell
+                if stands_alone(model, loss_fn, *joined):
+                    grads = per_sample_gradients(model, loss_fn, joined, **options)
         if grads is not None and not grads.coupled:
             criteria = joint_criteria(grads, count, route)
         else:
             grads = per_sample_gradients(model, loss_fn, batch, **options)
-            others = None if reference is None else per_sample_gradients(model, loss_fn, reference, **options)
+            try:
+                others = (
+                    None if reference is None else per_sample_gradients(model, loss_fn, reference, **options)
+                )
+            except ValueError as error:
+                raise ValueError(f"reference: {error}") from error
             criteria = gradient_criteria(grads, others, route)
     scores = weigh(criteria, tau, weights)
     if not scores.total.is_cuda:
@@ -105,7 +117,7 @@ def score(
 
 
 def _read_once(parameters: Parameters | None) -> Parameters | None:
-    return parameters if parameters is None or isinstance(parameters, str | nn.Module) else list(parameters)
+    return list(parameters) if isinstance(parameters, Iterator) else parameters
 
 
 def _joinable(batch: Any, reference: Any) -> bool:

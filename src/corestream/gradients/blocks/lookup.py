@@ -64,9 +64,16 @@ class Lookup(Block):
         return {self.name: total.index_add_(0, self.index.flatten(), weighted.flatten(0, 1))}
 
     def squares(self, weights: Tensor) -> dict[str, Tensor]:
+        """Each position has its whole row, the sum over the sample's positions with its index; the row counts once, in as many parts."""
         total = self.left.new_zeros(self.shapes[self.name])
-        for part in slices(len(self), self._row_bytes, self.max_bytes):
-            total += torch.einsum("n,nvd->vd", weights[part], self.rows(part)[self.name].square())
+        positions, width = self.left.shape[1:]
+        per_sample = (2 * positions + 2 * width) * positions * self.left.element_size()
+        for part in slices(len(self), per_sample, self.max_bytes):
+            index = self.index[part]
+            same = (index[:, :, None] == index[:, None, :]).to(self.left.dtype)
+            rows = same @ self.left[part]
+            shares = weights[part, None] / same.sum(2)
+            total.index_add_(0, index.flatten(), (rows.square() * shares[..., None]).flatten(0, 1))
         return {self.name: total}
 
     @property
