@@ -126,7 +126,7 @@ def test_ending_a_task_counts_it_clears_the_optimiser_and_decays_the_rate(model,
 
 @pytest.mark.parametrize("decay", [0.0, -1.0, 1.5])
 def test_a_decay_out_of_range_is_an_error(model, sgd, decay):
-    with pytest.raises(ValueError, match=r"lr_decay must be in \(0, 1\], got"):
+    with pytest.raises(ValueError, match=r"lr_decay must be a number in \(0, 1\], got"):
         Plain(model, sgd(model), lr_decay=decay)
 
 

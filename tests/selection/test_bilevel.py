@@ -135,3 +135,53 @@ def test_a_kernel_of_zeros_tells_no_sample_from_another():
     found = bilevel(torch.zeros(6, 6), torch.arange(6) % 3, 4)
     assert found.weights.tolist() == [1.0] * 4
     assert len(found.picked.unique()) == 4
+
+
+@pytest.mark.parametrize("inner", ["sum", "mean"])
+def test_the_second_pick_is_the_one_whose_weight_lowers_the_outer_loss_fastest(inner):
+    """By finite differences over inner problems that are solved by another optimiser."""
+    kernel, targets, labels = problem()
+    kernel = kernel / kernel.diagonal().mean()
+    lam = 0.02
+
+    def outer(picked, weights):
+        alpha = torch.zeros(len(picked), 3, dtype=torch.float64, requires_grad=True)
+        scale = 1 / sum(weight >= 0.5 for weight in weights) if inner == "mean" else 1.0
+        optimizer = torch.optim.LBFGS([alpha], max_iter=500, tolerance_grad=1e-12, tolerance_change=1e-16)
+
+        def closure():
+            optimizer.zero_grad()
+            scores = kernel[picked][:, picked] @ alpha
+            losses = cross_entropy(scores, labels[picked], reduction="none")
+            loss = scale * (torch.tensor(weights).double() @ losses) + lam / 2 * (alpha * scores).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        return float(cross_entropy(kernel[:, picked] @ alpha.detach(), labels))
+
+    found = bilevel(kernel, targets, 2, ridge=lam, inner=inner, generator=torch.Generator().manual_seed(0))
+    first, step = int(found.picked[0]), 1e-4
+    slope = (outer([first], [1 + step]) - outer([first], [1 - step])) / (2 * step)
+    weight = max(1 - slope, 0.0)
+    without = outer([first], [weight])
+    falls = {i: outer([first, i], [weight, step]) - without for i in range(12) if i != first}
+    assert int(found.picked[1]) == min(falls, key=falls.get)
+
+
+def test_an_inner_loss_that_is_neither_is_refused():
+    kernel, targets, _ = problem()
+    with pytest.raises(ValueError, match="inner must be 'sum' or 'mean', got 'max'"):
+        bilevel(kernel, targets, 3, inner="max")
+
+
+def test_a_mean_picks_classes_by_their_shares():
+    """With the ridge of the paper's settings; the sum takes rare classes as often as others."""
+    torch.manual_seed(0)
+    targets = torch.tensor([0] * 80 + [1] * 10 + [2] * 10)
+    kernel = rbf(torch.randn(100, 2, dtype=torch.float64) + 2 * one_hot(targets)[:, :2])
+    shares = {
+        inner: (targets[bilevel(kernel, targets, 20, ridge=ridge, inner=inner).picked] == 0).double().mean()
+        for inner, ridge in (("sum", 0.01), ("mean", 0.03))
+    }
+    assert shares["mean"] > shares["sum"]

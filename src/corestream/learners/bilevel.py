@@ -10,7 +10,7 @@ from ..gradients.calling import Inputs, call
 from ..gradients.capture import DEFAULT_MAX_BYTES
 from ..gradients.restoring import in_mode, unchanged_buffers
 from ..memory import ReplayMemory, Samples
-from ..selection.bilevel import RIDGE, bilevel
+from ..selection.bilevel import RIDGE, bilevel, check_inner
 from ..selection.kernels import ntk, rbf
 from .coreset import Coreset
 from .features import features
@@ -42,6 +42,7 @@ def tangent_coreset(
     k: int,
     *,
     ridge: float = RIDGE,
+    inner: str = "sum",
     generator: torch.Generator | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Tensor:
@@ -49,7 +50,7 @@ def tangent_coreset(
     targets = samples.targets
     check_classes(targets)
     kernel = ntk(model, samples.inputs, targets.long().unique().tolist(), max_bytes=max_bytes)
-    return bilevel(kernel, targets, k, ridge=ridge, generator=generator).picked
+    return bilevel(kernel, targets, k, ridge=ridge, inner=inner, generator=generator).picked
 
 
 class Bilevel(Coreset):
@@ -63,13 +64,15 @@ class Bilevel(Coreset):
         *,
         kernel: str = "ntk",
         ridge: float = RIDGE,
+        inner: str = "sum",
         **shared: Any,
     ) -> None:
         super().__init__(model, optimizer, memory, **shared)
         if kernel not in ("ntk", "rbf"):
             raise ValueError(f"kernel must be 'ntk' or 'rbf', got {kernel!r}")
         check_positive(ridge=ridge)
-        self.kernel, self.ridge = kernel, ridge
+        check_inner(inner)
+        self.kernel, self.ridge, self.inner = kernel, ridge, inner
 
     def _learn(self, inputs: Inputs, targets: Tensor, ids: Tensor | None) -> Step:
         check_classes(targets)  # now, and not only when a task ends
@@ -79,6 +82,10 @@ class Bilevel(Coreset):
 
     def choose(self, samples: Samples, k: int) -> Tensor:
         if self.kernel == "ntk":
-            return tangent_coreset(self.model, samples, k, ridge=self.ridge, generator=self.generator)
+            return tangent_coreset(self.model, samples, k, **self._problem)
         kernel = rbf(features(self.model, samples.inputs))
-        return bilevel(kernel, samples.targets, k, ridge=self.ridge, generator=self.generator).picked
+        return bilevel(kernel, samples.targets, k, **self._problem).picked
+
+    @property
+    def _problem(self) -> dict[str, Any]:
+        return {"ridge": self.ridge, "inner": self.inner, "generator": self.generator}

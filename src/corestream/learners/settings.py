@@ -148,10 +148,11 @@ class GradMatchingSettings(CoresetSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class BilevelSettings(CoresetSettings):
-    """The inner problem's kernel and its ridge λ."""
+    """The inner problem's kernel, its ridge λ, and whether its loss is a sum or a mean over what is picked."""
 
     kernel: Literal["ntk", "rbf"] = "ntk"
     ridge: Positive = 0.01
+    inner: Literal["sum", "mean"] = "sum"
 
 
 @dataclass(frozen=True, kw_only=True)

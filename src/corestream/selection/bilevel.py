@@ -2,7 +2,8 @@
 
 Inner problem: weighted multi-class logistic regression in the kernel's feature space,
     θ*(w) = argmin_θ Σ_{i∈S} w_i ℓ(f_θ(x_i), y_i) + λ/2 ‖θ‖²,   f_θ(x_i) = ⟨θ, φ_i⟩,
-whose solution is a combination of the picked samples, θ* = Σ_{i∈S} α_i φ_i (the representer theorem).
+whose solution is a combination of the picked samples, θ* = Σ_{i∈S} α_i φ_i (the representer theorem). The sum may be a mean over S, as in
+the authors' program: then λ weighs as much more as S is larger, and what is picked follows the classes' shares.
 Outer problem:
     min_w G(w) = 1/n · Σ_j ℓ(f_{θ*(w)}(x_j), y_j) over all samples.
 The sample whose weight would lower G fastest joins S, then the weights of S take a step down ∂G/∂w.
@@ -37,22 +38,30 @@ def bilevel(
     k: int,
     *,
     ridge: float = RIDGE,
+    inner: str = "sum",
     generator: torch.Generator | None = None,
 ) -> Bilevel:
-    """min(k, N) samples and weights for the problem above; `ridge` is λ for a kernel of mean diagonal 1.
+    """min(k, N) samples and weights for the problem above; `ridge` is λ for a kernel of mean diagonal 1, and `inner` whether the inner
+    loss is the "sum" or the "mean" over S.
 
     The first sample is drawn at random. A sample whose kernel row is not finite is left out.
     """
     check_gram(kernel, k)
     check_positive(ridge=ridge)
+    check_inner(inner)
     if targets.shape != kernel.shape[:1]:
         raise ValueError(
             f"targets has shape {tuple(targets.shape)}; expected is [{len(kernel)}], a class for each row of the kernel"
         )
     # thousands of small operations, each of which a card would be waited for, and a second thread: better made beside them
     with one_thread():
-        found = _bilevel(kernel.cpu().double(), targets.cpu(), k, ridge, generator)
+        found = _bilevel(kernel.cpu().double(), targets.cpu(), k, ridge, inner, generator)
     return Bilevel(found.picked.to(targets.device), found.weights.to(kernel.device))
+
+
+def check_inner(inner: str) -> None:
+    if inner not in ("sum", "mean"):
+        raise ValueError(f"inner must be 'sum' or 'mean', got {inner!r}")
 
 
 @contextmanager
@@ -70,6 +79,7 @@ def _bilevel(
     targets: Tensor,
     k: int,
     ridge: float,
+    inner: str,
     generator: torch.Generator | None,
 ) -> Bilevel:
     usable = kernel.diagonal().isfinite().nonzero()[:, 0]
@@ -87,13 +97,14 @@ def _bilevel(
     weights = kernel.new_ones(1)
     alpha = None
     while True:
-        alpha = solve_inner(kernel, labels, picked, weights, ridge, start=alpha)
-        slope = outer_gradient(kernel, labels, picked, weights, ridge, alpha)[picked]
+        lam = ridge * len(picked) if inner == "mean" else ridge  # |S| times the mean has the same minimum
+        alpha = solve_inner(kernel, labels, picked, weights, lam, start=alpha)
+        slope = outer_gradient(kernel, labels, picked, weights, lam, alpha)[picked]
         weights = (weights - slope).clamp(min=0)
-        alpha = solve_inner(kernel, labels, picked, weights, ridge, start=alpha)
+        alpha = solve_inner(kernel, labels, picked, weights, lam, start=alpha)
         if len(picked) == k:
             return Bilevel(usable[picked], weights)
-        slope = outer_gradient(kernel, labels, picked, weights, ridge, alpha)
+        slope = outer_gradient(kernel, labels, picked, weights, lam, alpha)
         best = slope.scatter(0, picked, torch.inf).argmin()
         picked = torch.cat([picked, best[None]])
         weights = torch.cat([weights, weights.new_ones(1)])
