@@ -110,6 +110,12 @@ def test_streams_of_different_length_have_columns_of_their_own() -> None:
     assert papers == [82.5, 82.5, 82.5]
 
 
+def test_runs_of_sampled_files_have_rows_of_their_own() -> None:
+    table = table_of([replace(run("ocs", 0), files_note="mnist: a sample"), run("ocs", 1)])
+    assert table.rows == ("ocs (files mnist: a sample)", "ocs (files whole)")
+    assert [cell.done for cell in table.cells.values()] == [1, 1]
+
+
 def test_of_two_versions_of_ones_own_code_the_newest_has_the_plain_name() -> None:
     runs = [run("mine", seed, fingerprint=version) for seed in (0, 1) for version in ("ab", "cd")]
     made = {"ab": 3600.0, "cd": 60.0}

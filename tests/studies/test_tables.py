@@ -85,6 +85,11 @@ def test_diverged_failed_and_missing_runs_stay_out_of_the_mean_and_are_named() -
     assert cell.holes == "1 diverged, 1 failed, 2 missing"
 
 
+def test_a_run_of_sampled_files_is_not_averaged_with_one_of_the_whole_sets() -> None:
+    with pytest.raises(RunError, match=r"different files.*no sample; SVHN is a sample"):
+        make_cell([run(80, 0, files_note="SVHN is a sample"), run(81, 1)])
+
+
 def test_runs_of_different_configurations_are_not_averaged() -> None:
     other = run(81, 1, config={"settings": {"tau": 1.0}})
     with pytest.raises(RunError, match=r"settings\.tau"):

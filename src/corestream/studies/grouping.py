@@ -109,7 +109,7 @@ def _value_place(value: Any) -> tuple[Any, ...]:
 def _groups(results: Sequence[Result]) -> dict[bytes, list[Result]]:
     groups: dict[bytes, list[Result]] = defaultdict(list)
     for result in results:
-        groups[identity(result.config)].append(result)
+        groups[identity(result.config) + result.files_note.encode()].append(result)
     return groups
 
 
@@ -128,7 +128,8 @@ def _labels(groups: Mapping[bytes, Sequence[Result]]) -> dict[bytes, str]:
 
 def _parted(groups: Sequence[Sequence[Result]]) -> list[list[str]]:
     """What parts groups of one name, in words; the newest version of the user's own code or pictures needs none."""
-    configs, ages = [shared(group[0].config) for group in groups], _ages(groups)
+    configs = [{**shared(group[0].config), "files": group[0].files_note or "whole"} for group in groups]
+    ages = _ages(groups)
     if ages is None:
         return told_apart(configs)
     versions = [config.pop("fingerprint", "") for config in configs]

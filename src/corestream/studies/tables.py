@@ -125,6 +125,11 @@ def make_cell(
             "give each configuration its own row or its own folder"
         )
     done = [result for result in results if result.status == "done"]
+    if len(notes := {result.files_note for result in done}) > 1:
+        found = "; ".join(note or "no sample" for note in sorted(notes))
+        raise RunError(
+            f"these runs were made from different files, so their mean would say nothing ({found}): give each kind its own folder"
+        )
     values = [_metrics(result) for result in done]
     shared = [metric for metric in (values[0] if values else {}) if all(metric in value for value in values)]
     return Cell(
