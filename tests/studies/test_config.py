@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from corestream.errors import ConfigError
+from corestream.errors import ConfigError, RunError
 from corestream.studies.config import (
     FORMAT,
     RunConfig,
@@ -94,7 +94,7 @@ def test_a_wrong_choice_is_refused_with_what_is_allowed(benchmark, method, choic
 )
 def test_a_damaged_file_is_a_clean_error_that_names_it(tmp_path, record):
     write_json(tmp_path / "config.json", record)
-    with pytest.raises(ConfigError, match=r"config\.json is damaged"):
+    with pytest.raises(RunError, match=r"config\.json is damaged"):
         read_config(tmp_path / "config.json")
 
 

@@ -150,6 +150,7 @@ def test_latex_escapes_what_latex_would_read(compared: Table) -> None:
     title = "50 % of a_b & c"
     text = to_latex(Table("t", title, compared.rows, compared.conditions, METRICS, compared.cells))
     assert r"50 \% of a\_b \& c" in text
+    assert r"rotated-mnist.}" in text  # the caption is made of sentences
     assert r"82.1 $\pm$ 0.2 $\checkmark$" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
 

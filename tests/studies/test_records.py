@@ -103,3 +103,29 @@ def test_only_what_was_asked_for_is_written(tmp_path):
     assert np.array_equal(found[0, :, 3], scores.total.numpy())
     assert np.isnan(found[1]).all()
     assert not (tmp_path / "picks.npy").exists()
+
+
+def test_rows_that_are_not_those_of_the_checkpoint_are_told(tmp_path):
+    path = tmp_path / "picks.npy"
+    array = GrowingArray(path, fill=-1)
+    told = []
+    for row in ([1, 2], [3, 4], [5, 6, 7]):
+        array.append(torch.tensor(row))
+        told.append((array.flush(), array.checksum))
+    again = GrowingArray(path, fill=-1)
+    for rows, checksum in told:  # those before the file was widened too
+        again.check(rows, checksum)
+    again.cut(2)
+    assert again.checksum["crc"] != told[1][1]["crc"]  # of wider rows
+    again.check(*told[1])
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1  # of the second row, before what fills it up
+    path.write_bytes(content)
+    GrowingArray(path, fill=-1).check(*told[0])
+    with pytest.raises(ValueError, match=r"other rows than picks\.npy"):
+        GrowingArray(path, fill=-1).check(*told[1])
+    with pytest.raises(ValueError, match=r"needs 3 rows of picks\.npy, which has 2"):
+        GrowingArray(path, fill=-1).check(*told[2])
+    path.unlink()
+    with pytest.raises(ValueError, match=r"picks\.npy, which cannot be read"):
+        GrowingArray(path, fill=-1).check(*told[0])

@@ -4,7 +4,8 @@ import torch
 from PIL import Image
 
 from corestream import learners
-from corestream.errors import ConfigError, DataError
+from corestream.errors import ConfigError, DataError, RunError
+from corestream.studies import checkpoint
 from corestream.studies.config import make_config
 from corestream.studies.run import make_run
 
@@ -44,6 +45,36 @@ def test_every_method_interrupted_and_continued_ends_bit_equal(method, tmp_path)
     assert [name for name in one if not torch.equal(one[name], other[name])] == []
     picks = [np.load(tmp_path / name / "picks.npy") for name in ("whole", "torn")]
     assert np.array_equal(*picks)
+
+
+def test_records_damaged_since_the_last_checkpoint_cost_no_more_than_that(tmp_path):
+    config = configure("uniform")
+    whole = work(config, tmp_path / "whole")
+    for step in (5, 9):  # two checkpoints
+        work(config, tmp_path / "torn", until=step)
+    path = tmp_path / "torn" / "picks.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # in the rows of the second
+    path.write_bytes(content)
+    again = make_run(config, tmp_path / "torn")
+    saved = again.restore()
+    assert again.position.step == 5
+    assert "has other rows than picks.npy" in saved.passed_over[0]
+    torn = work(config, tmp_path / "torn")
+    assert torn.ledger.facts() == whole.ledger.facts()
+    assert path.read_bytes() == (tmp_path / "whole" / "picks.npy").read_bytes()
+    path.unlink()
+    with pytest.raises(RunError, match=r"no checkpoint .* can be used: .*picks\.npy, which cannot be read"):
+        make_run(config, tmp_path / "torn").restore()
+
+
+def test_a_checkpoint_that_says_too_little_is_passed_over(tmp_path):
+    config = configure("uniform")
+    work(config, tmp_path, until=5)
+    checkpoint.save(tmp_path / "checkpoint", config.digest(), {}, {"position": {}})
+    run = make_run(config, tmp_path)
+    assert "says nothing of labels, ledger, random, records" in run.restore().passed_over[0]
+    assert run.position.step == 5
 
 
 def test_the_matrix_is_filled_up_to_the_task_learned(tmp_path):

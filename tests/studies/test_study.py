@@ -136,7 +136,7 @@ def test_an_older_run_whose_configuration_was_changed_is_not_taken(two, old):
         read_run(old)
 
 
-@pytest.mark.parametrize("name", ["config.json", "accuracy.json", "events.jsonl"])
+@pytest.mark.parametrize("name", ["config.json", "accuracy.json"])
 def test_a_damaged_run_is_named_and_the_others_are_read(two, name):
     other = configure(1)
     execute(other, two.out, Options(threads=1))
@@ -145,6 +145,15 @@ def test_a_damaged_run_is_named_and_the_others_are_read(two, name):
     with pytest.warns(UserWarning, match=str(damaged)):
         (result,) = read_runs(two.out)
     assert result.seed == 0
+
+
+def test_a_damaged_log_costs_a_finished_run_no_more_than_its_time(two):
+    execute(configure(1), two.out, Options(threads=1))
+    log = two.out / configure(1).digest() / "events.jsonl"
+    log.write_text(log.read_text() + "garbage\n")
+    with pytest.warns(UserWarning, match=rf"how long a run took is not known: {log}, line \d+ is damaged"):
+        one, other = read_runs(two.out)
+    assert {one.seed: one.seconds is None, other.seed: other.seconds is None} == {0: False, 1: True}
 
 
 def test_a_run_that_was_refused_failed_and_is_not_missing(tmp_path):

@@ -119,7 +119,7 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
         "kmeans-features": 10.0,
         "kmeans-embedding": 10.0,
         "grad-matching": 10.0,
-        "bilevel": 5.0,
+        "bilevel": 10.0,
         "gss": 5.0,
         "er-mir": 5.0,
         "ocs": 5.0,

@@ -4,7 +4,7 @@ Each checkpoint is two files with one number. The JSON file is written last and 
 the digest of the configuration: a checkpoint counts only once it is whole, and only for its own run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,17 @@ def save(folder: Path, digest: str, tensors: Mapping[str, Tensor], facts: Mappin
     _prune(folder, keep=KEPT)
 
 
-def load(folder: Path, digest: str) -> Checkpoint | None:
-    """The newest whole checkpoint of this configuration, None where there is none at all, else a RunError."""
+def load(
+    folder: Path, digest: str, check: Callable[[dict[str, Any]], None] | None = None
+) -> Checkpoint | None:
+    """The newest whole checkpoint of this configuration, None where there is none at all, else a RunError. `check` raises a ValueError
+    where its facts do not fit what else there is."""
     damaged: list[str] = []
     for number in sorted(_numbers(folder), reverse=True):
         try:
             tensors, facts = _read(folder, number, digest)
+            if check is not None:
+                check(facts)
             return Checkpoint(tensors, facts, tuple(damaged))
         except (OSError, ValueError) as error:
             damaged.append(f"{number:06d} {error}")
@@ -88,7 +93,10 @@ def _read(folder: Path, number: int, digest: str) -> tuple[dict[str, Tensor], di
     content = (folder / f"{number:06d}.safetensors").read_bytes()
     if sha256(content) != manifest["tensors"]:
         raise ValueError("has torn or changed tensors (their checksum differs)")
-    return parse_tensors(content), manifest["facts"]
+    facts = manifest["facts"]
+    if not isinstance(facts, dict):
+        raise ValueError(f"holds a {type(facts).__name__}, not facts")
+    return parse_tensors(content), facts
 
 
 def _numbers(folder: Path) -> list[int]:

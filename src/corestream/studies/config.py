@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from corestream import learners, streams
-from corestream.errors import ConfigError
+from corestream.errors import ConfigError, RunError
 from corestream.learners.settings import WIDTHS
 from corestream.messages import check_name
 from corestream.plugins import VARIABLE
@@ -243,9 +243,7 @@ def _telling_damage(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(
-            f"{path} is damaged ({error}); remove {path.parent} to make this run again"
-        ) from error
+        raise RunError(f"{path} is damaged ({error}); remove {path.parent} to make this run again") from error
 
 
 def _digest(number: int, config: Mapping[str, Any]) -> str:

@@ -177,6 +177,10 @@ LATEX_CHARACTERS = str.maketrans(
 )
 
 
+def _sentence(words: str) -> str:
+    return words if words.endswith((".", ":")) else f"{words}."
+
+
 def _latex(grid: Grid) -> str:
     def text(plain: str) -> str:
         return plain.translate(LATEX_CHARACTERS).replace("--", "-{}-")  # an option's hyphens, no dash
@@ -185,7 +189,7 @@ def _latex(grid: Grid) -> str:
         return f"{text(word.text)} {LATEX_MARKS[word.verdict]}" if word.verdict else text(word.text)
 
     lines = [
-        f"\\begin{{table}}\n\\centering\n\\caption{{{text(' '.join((grid.title, *grid.notes)))}}}",
+        f"\\begin{{table}}\n\\centering\n\\caption{{{text(' '.join(map(_sentence, (grid.title, *grid.notes))))}}}",
         f"\\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}\n\\toprule",
         " & ".join(text(name) for name in grid.header) + r" \\ \midrule",
         *(" & ".join(cell(word) for word in row) + r" \\" for row in grid.rows),

@@ -1,6 +1,8 @@
 """Picks and scores of every step, on request: .npy files that grow, cut back to the checkpoint on resume."""
 
 import io
+import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from corestream.errors import RunError
-from corestream.studies.files import write_atomically
+from corestream.studies.files import sync_folder, write_atomically
 
 Array = np.ndarray[Any, Any]
 
@@ -20,6 +22,7 @@ class GrowingArray:
     def __init__(self, path: Path, fill: float) -> None:
         self.path = path
         self.rows = 0
+        self._crc = 0  # of the rows, as they are stored
         self._fill = fill
         self._waiting: list[Tensor] = []
 
@@ -35,17 +38,41 @@ class GrowingArray:
             block = np.full((len(rows), *shape), self._fill, kind)
             for place, row in zip(block, rows, strict=True):
                 place[: len(row)] = row
-            with open(self.path, "rb+" if self.path.exists() else "wb+") as file:
+            is_new, content = not self.path.exists(), block.tobytes()
+            with open(self.path, "wb+" if is_new else "rb+") as file:
                 self._write_header(file, self.rows + len(rows), shape, kind)
                 file.seek(0, 2)
-                file.write(block.tobytes())
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if is_new:
+                sync_folder(self.path.parent)
             self.rows += len(rows)
+            self._crc = zlib.crc32(content, self._crc)
             self._waiting.clear()
         return self.rows
 
+    @property
+    def checksum(self) -> dict[str, int]:
+        """Of all rows, with the width that they have now: they may be widened later."""
+        return {"width": self._stored()[0][0] if self.rows else 0, "crc": self._crc}
+
+    def check(self, rows: int, checksum: dict[str, int]) -> None:
+        """A ValueError unless the first rows are those that had this checksum."""
+        if rows == 0:
+            return
+        try:
+            stored = np.load(self.path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise ValueError(f"needs {self.path.name}, which cannot be read ({error})") from error
+        if len(stored) < rows:
+            raise ValueError(f"needs {rows} rows of {self.path.name}, which has {len(stored)}")
+        if zlib.crc32(stored[:rows, : checksum["width"]].tobytes()) != checksum["crc"]:
+            raise ValueError(f"has other rows than {self.path.name} (their checksum differs)")
+
     def cut(self, rows: int) -> None:
         """Forget every row after the first `rows`: they were written after the checkpoint."""
-        self.rows = rows
+        self.rows, self._crc = rows, 0
         if rows == 0:
             self.path.unlink(missing_ok=True)
             return
@@ -57,6 +84,8 @@ class GrowingArray:
                 if file.seek(0, 2) < end:
                     raise ValueError(f"it holds fewer than {rows} rows")
                 file.truncate(end)
+                file.seek(header)
+                self._crc = zlib.crc32(file.read())
         except (OSError, ValueError) as error:
             raise RunError(
                 f"{self.path} does not fit the checkpoint: {error}; remove the run's folder"
@@ -78,7 +107,9 @@ class GrowingArray:
         wide[:, : narrow.shape[1]] = narrow
         file = io.BytesIO()
         self._write_header(file, len(wide), wide.shape[1:], wide.dtype)
-        file.write(wide.tobytes())
+        content = wide.tobytes()
+        file.write(content)
+        self._crc = zlib.crc32(content)
         write_atomically(self.path, file.getvalue())
 
     def _stored(self) -> tuple[tuple[int, ...], "np.dtype[Any]"]:
@@ -117,6 +148,15 @@ class Records:
 
     def flush(self) -> dict[str, int]:
         return {name: array.flush() for name, array in self._arrays.items()}
+
+    def checksums(self) -> dict[str, dict[str, int]]:
+        return {name: array.checksum for name, array in self._arrays.items()}
+
+    def check(self, rows: dict[str, int], checksums: dict[str, dict[str, int]]) -> None:
+        """A ValueError where a file is not what it was at a checkpoint."""
+        for name, array in self._arrays.items():
+            if name in checksums:
+                array.check(rows.get(name, 0), checksums[name])
 
     def cut(self, rows: dict[str, int]) -> None:
         for name, array in self._arrays.items():

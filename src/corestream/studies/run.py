@@ -131,13 +131,14 @@ class Run:
             "random": random_facts,
             "ledger": self.ledger.facts(),
             "records": self.records.flush(),
+            "record_checksums": self.records.checksums(),
             "labels": self.labels,
         }
         checkpoint.save(self.folder / "checkpoint", self.config.digest(), tensors, facts)
 
     def restore(self) -> checkpoint.Checkpoint | None:
         """Go on where the last whole checkpoint was written; None where there is none."""
-        saved = checkpoint.load(self.folder / "checkpoint", self.config.digest())
+        saved = checkpoint.load(self.folder / "checkpoint", self.config.digest(), self._check_facts)
         if saved is None:
             self.records.cut({})
             return None
@@ -153,6 +154,12 @@ class Run:
         self.watch.verified(self.position)
         randomness.restore(self.config.device, saved.tensors, saved.facts["random"])
         return saved
+
+    def _check_facts(self, facts: dict[str, Any]) -> None:
+        """A ValueError where a checkpoint's facts are not a run's, or its records are not those beside it."""
+        if missing := sorted({"position", "random", "ledger", "records", "labels"} - set(facts)):
+            raise ValueError(f"says nothing of {', '.join(missing)}")
+        self.records.check(facts["records"], facts.get("record_checksums", {}))
 
     @cached_property
     def labels(self) -> str:

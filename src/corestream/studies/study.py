@@ -113,9 +113,16 @@ def read_run(folder: Path, config: RunConfig | None = None) -> Result | None:
         written, environment = config, {}  # a result knows whose it is
     else:
         return _failed_before_it_began(folder, config)
-    events = read_events(folder)
     digest = written_digest(path) if config is None else config.digest()
     accuracy = read_accuracy(folder, digest)
+    try:
+        events = read_events(folder)
+    except RunError as error:
+        if accuracy is None:
+            raise
+        # a result needs no log
+        warnings.warn(f"how long a run took is not known: {error}", CorestreamWarning, stacklevel=2)
+        events = []
     threads = environment.get("threads")
     made: dict[str, Any] = {
         "device": str(environment.get("device", "")),
@@ -195,7 +202,9 @@ def _last_time(events: list[dict[str, object]]) -> float | None:
     )
 
 
-def _seconds(events: list[dict[str, object]]) -> float:
-    """The time spent on each task; what a kill threw away is not counted."""
+def _seconds(events: list[dict[str, object]]) -> float | None:
+    """The time spent on each task; what a kill threw away is not counted. None without a log."""
+    if not events:
+        return None
     spent = {event.get("task"): event.get("seconds") for event in events if event["event"] == "task"}
     return sum(float(seconds) for seconds in spent.values() if isinstance(seconds, int | float))

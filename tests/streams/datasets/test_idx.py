@@ -55,7 +55,7 @@ def test_labels_must_fit_the_images(publisher) -> None:
     with pytest.raises(DataError, match="40 images but 39 labels"):
         read_mnist(publisher.root)
     publisher.idx("mnist/train-labels-idx1-ubyte.gz", np.full(40, 10))
-    with pytest.raises(DataError, match="labels from 10 to 10"):
+    with pytest.raises(DataError, match=r"labels-idx1-ubyte\.gz: .*labels from 10 to 10"):
         read_mnist(publisher.root)
 
 

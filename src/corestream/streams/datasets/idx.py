@@ -51,10 +51,10 @@ def read(root: Path, name: str, classes: tuple[str, ...]) -> Dataset:
     """`root/name/` with the four files."""
 
     def half(prefix: str) -> Part:
-        path = root / name / f"{prefix}-images-idx3-ubyte.gz"
-        images = read_idx(path, (28, 28))
-        labels = read_idx(root / name / f"{prefix}-labels-idx1-ubyte.gz", ())
-        return part(path, images[:, None].copy(), labels, 10)
+        pictures = root / name / f"{prefix}-images-idx3-ubyte.gz"
+        classes = root / name / f"{prefix}-labels-idx1-ubyte.gz"
+        images, labels = read_idx(pictures, (28, 28)), read_idx(classes, ())
+        return part(pictures, images[:, None].copy(), labels, 10, classes)
 
     return Dataset(name, half("train"), half("t10k"), classes)
 

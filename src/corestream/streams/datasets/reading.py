@@ -91,14 +91,18 @@ def decode(
         return np.asarray(picture)
 
 
-def part(path: Path, images: np.ndarray, labels: np.ndarray, classes: int) -> Part:
-    """Images [n, C, H, W] and labels as tensors, once they agree."""
+def part(
+    path: Path, images: np.ndarray, labels: np.ndarray, classes: int, labels_path: Path | None = None
+) -> Part:
+    """Images [n, C, H, W] and labels as tensors, once they agree; both from one file where the labels have none of their own."""
     if len(images) != len(labels):
         raise Damaged(path, f"{len(images)} images but {len(labels)} labels")
     if len(labels) == 0:
         raise Damaged(path, "no images")
     if labels.min() < 0 or labels.max() >= classes:
-        raise Damaged(path, f"labels from {labels.min()} to {labels.max()}, expected 0 to {classes - 1}")
+        raise Damaged(
+            labels_path or path, f"labels from {labels.min()} to {labels.max()}, expected 0 to {classes - 1}"
+        )
     return Part(torch.from_numpy(np.ascontiguousarray(images)), torch.from_numpy(labels.astype(np.int64)))
 
 
