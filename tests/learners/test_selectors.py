@@ -49,11 +49,15 @@ def test_kmeans_features_seeds_on_inputs_and_embedding_on_embeddings(model, sgd,
     assert torch.equal(by_embedding, kmeans_plus_plus(model.embed(x).detach(), 5, generator=fresh()))
 
 
+@pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("last_layer", [False, True])
-def test_grad_matching_matches_the_gradients_of_the_model_or_of_its_last_layer(model, sgd, batch, last_layer):
+def test_grad_matching_matches_the_gradients_of_the_model_or_of_its_last_layer(
+    model, sgd, batch, last_layer, unit
+):
     x, y = batch(15)
-    learner = GradMatching(model, sgd(model), ReplayMemory(6), last_layer=last_layer)
+    learner = GradMatching(model, sgd(model), ReplayMemory(6), last_layer=last_layer, unit=unit)
     rows = gradients(model, x, y, list((model.head if last_layer else model).parameters()))
+    rows = torch.nn.functional.normalize(rows.double(), dim=1) if unit else rows
     assert torch.equal(learner.choose(Samples.of(x, y), 6), grad_matching(rows @ rows.T, 6))
 
 
@@ -78,6 +82,14 @@ def test_grad_matchings_last_layer_is_the_one_that_is_called_last(sgd, batch):
     assert torch.equal(learner.choose(Samples.of(x, y), 6), expected)
 
 
+def test_a_gradient_of_zero_has_no_length_to_be_brought_to(model, sgd, batch):
+    x, y = batch(6)
+    learner = GradMatching(
+        model, sgd(model), ReplayMemory(6), unit=True, loss_fn=lambda out, y: out.sum(1) * (y > 0)
+    )
+    assert sorted(learner.choose(Samples.of(x, y), 6).tolist()) == list(range(6))
+
+
 def test_grad_matching_by_the_last_layer_needs_one(sgd):
     model = nn.Conv2d(1, 1, 1)
     with pytest.raises(ValueError, match="last_layer=True: the model has no Linear layer"):
@@ -98,6 +110,15 @@ def test_bilevel_chooses_on_the_networks_kernel_or_on_its_embeddings(model, sgd,
         learner = Bilevel(model, sgd(model), ReplayMemory(6), kernel=name, generator=fresh())
         expected = bilevel(kernel, y, 4, ridge=0.01, generator=fresh()).picked
         assert torch.equal(learner.choose(Samples.of(x, y), 4), expected)
+
+
+def test_bilevels_inner_loss_may_be_a_mean(model, sgd, batch):
+    x, y = batch(18)
+    learner = Bilevel(model, sgd(model), ReplayMemory(6), ridge=0.03, inner="mean", generator=fresh())
+    expected = bilevel(ntk(model, x, [0, 1, 2]), y, 4, ridge=0.03, inner="mean", generator=fresh()).picked
+    assert torch.equal(learner.choose(Samples.of(x, y), 4), expected)
+    with pytest.raises(ValueError, match="inner must be 'sum' or 'mean'"):
+        Bilevel(model, sgd(model), ReplayMemory(6), inner="max")
 
 
 def test_an_unknown_kernel_is_refused(model, sgd):

@@ -141,9 +141,10 @@ class CoresetSettings(AdaptSettings, ReplayedSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class GradMatchingSettings(CoresetSettings):
-    """Matches the gradients of the whole model, or of its last layer only."""
+    """Matches the gradients of the whole model, or of its last layer only; as they are, or each of length 1."""
 
     last_layer: bool = False
+    unit: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
