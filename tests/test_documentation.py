@@ -1,7 +1,8 @@
 """Every code block of README.md and docs/ is run, page by page and in order, in a folder that has nothing but the kept `results`.
 
 A block's first word is its language. `sh slow` blocks make the paper's study: they are run by `make test-all`, cut down to two
-tasks of the embedded digits, because in full they take hours and downloads.
+tasks of the embedded digits, because in full they take hours and downloads. `sh own` blocks name a file of the reader's own, which the
+test writes from what the pages show; they are cut down too. Of `paper all`, which is a `text`, each part is run.
 """
 
 import os
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-KNOWN = ("python", "sh", "sh slow", "toml", "text")
+KNOWN = ("python", "sh", "sh slow", "sh own", "toml", "text")
 CUT_DOWN = "--benchmark rotated-digits --tasks 2 --seeds 1 --offline --device cpu --out runs"
 SEARCHES = [name for name, study in STUDIES.items() if study.seeds]
 # `corestream` commands are called inside the page's process, which has torch loaded already
@@ -101,6 +102,36 @@ def test_a_command_of_the_study_runs(command: str, tmp_path: Path) -> None:
             pytest.skip("CORESTREAM_DATA names no folder with TinyImageNet")
         rest = "--methods '[1]' --tasks 1 --seeds 1 --offline --device cpu --out runs"
     run(["sh", "-c", f"{command} {rest}"], tmp_path)
+
+
+def own_commands() -> list[tuple[Path, str]]:
+    """With the page that each stands on."""
+    return [
+        (page, line)
+        for page in PAGES
+        for block in blocks(page)
+        if block.kind == "sh own"
+        for line in block.body.splitlines()
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "command"), own_commands(), ids=[f"{page.name}: {line}" for page, line in own_commands()]
+)
+def test_a_command_with_a_file_of_the_readers_own_runs(page: Path, command: str, tmp_path: Path) -> None:
+    of_streams = [b.body for b in blocks(ROOT / "docs/streams.md") if 'BENCHMARKS["mine"]' in b.body]
+    method = (ROOT / "examples/new_method.py").read_text()
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples/new_method.py").write_text(method)
+    (tmp_path / "mine.py").write_text("\n".join([method.replace('"hardest"', '"mine"'), *of_streams]))
+    studies = [block.body for block in blocks(page) if block.kind == "toml" and "methods =" in block.body]
+    (tmp_path / "study.toml").write_text("\n".join(studies))
+    command = re.sub(
+        r"--(seeds|tasks|benchmark|results) \S+|,ocs:best", "", command
+    )  # the digits have no such row
+    study = "--benchmark rotated-digits" if " paper " in command else ""
+    run(["sh", "-c", f"{command} {study} --seeds 1 --tasks 1 --offline --device cpu --out runs"], tmp_path)
 
 
 @pytest.mark.parametrize("place", [*PAGES, *EXAMPLES], ids=lambda place: place.name)
