@@ -100,6 +100,14 @@ def test_no_jobs_at_all_is_refused(cli, tmp_path):
     assert "jobs is 0" in answer.err
 
 
+def test_nor_where_all_runs_are_there_already(cli, compare, tmp_path):
+    given = ["rotated-digits", "--methods", "finetune", "--seeds", "1"]
+    assert compare(*given).status == 0
+    answer = cli("compare", *given, *QUICK[:-1], "0", "--out", tmp_path / "runs")
+    assert answer.status == 2
+    assert "jobs is 0" in answer.err
+
+
 @pytest.fixture
 def ended(monkeypatch):
     """Every run ends at once, at the accuracy of its protocol; returns what was made."""

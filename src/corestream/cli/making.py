@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ def make_missing(
 ) -> list[Result]:
     """Make the runs that are not under `out` yet, with their progress on stderr; returns what all of them found."""
     runs = RunSet(configs, out)
-    if missing := runs.missing():
-        with RunDisplay(len(missing)) as display:
-            runs.make(jobs=jobs, options=options, watcher=display)
+    missing = runs.missing()
+    with RunDisplay(len(missing)) if missing else nullcontext() as display:
+        runs.make(
+            jobs=jobs, options=options, watcher=display
+        )  # checks its arguments where nothing is missing, too
     return runs.results()
 
 
