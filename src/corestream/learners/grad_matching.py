@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..devices import wide
 from ..gradients import PerSampleGradients, per_sample_gradients
 from ..memory import ReplayMemory, Samples
 from ..selection.grad_matching import grad_matching
@@ -45,7 +44,7 @@ class GradMatching(Coreset):
             batch = some.inputs, some.targets
             return per_sample_gradients(self.model, self.loss_fn, batch, parameters=matched)
 
-        gram = wide(gradient_gram(gradients, len(samples)))
+        gram = gradient_gram(gradients, len(samples))
         if self.unit:
             lengths = gram.diagonal().clamp_min(torch.finfo(gram.dtype).tiny).sqrt()
             gram = gram / lengths[:, None] / lengths
