@@ -83,10 +83,10 @@ class Made:
             return any(shape_of(operand)[dim : dim + 1] == shape[dim : dim + 1] for operand in given)
 
         for dim in self._sample_dims(shape):
-            if node.name() in PRODUCTS and dim >= len(shape) - 2:
-                found = come_with(
-                    dim, [operands[dim - len(shape)]]
-                )  # rows are the left one's, columns the right one's
+            if (
+                node.name() in PRODUCTS and dim >= len(shape) - 2
+            ):  # rows are the left one's, columns the right one's
+                found = come_with(dim, [operands[dim - len(shape)]])
             else:
                 found = come_with(0, known) and (
                     dim == 0 or len(known) == len(operands) or come_with(1, known)

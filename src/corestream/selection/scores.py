@@ -1,6 +1,6 @@
 """Scores of a batch's samples, and the picks they lead to (Eq. 6 and 8)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -58,12 +58,8 @@ def _total(
 
 def check_weights(tau: float, weights: tuple[float, float, float]) -> None:
     check_not_negative(tau=tau)
-    if (
-        not isinstance(weights, Sequence)
-        or len(weights) != 3
-        or not all(map(is_finite, weights))
-        or not any(weights)
-    ):
+    three = hasattr(weights, "__len__") and len(weights) == 3
+    if not three or not all(map(is_finite, weights)) or not any(weights):
         raise ValueError(f"weights must be three numbers, for S, V and A, not all of them 0, got {weights!r}")
 
 
