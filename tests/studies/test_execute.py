@@ -62,6 +62,22 @@ def test_a_request_to_stop_saves_and_the_next_call_goes_on(config, tmp_path):
     assert "resumed" in names(folder)
 
 
+def test_going_on_from_an_older_checkpoint_is_told(config, tmp_path):
+    def stop_after_the_second_task(progress):
+        if progress.task == 2:
+            stop.request(signal.SIGTERM)
+
+    whole = execute.execute(config, tmp_path / "whole", ONE_THREAD)
+    stop = StopRequest()
+    with pytest.raises(Interrupted):
+        execute.execute(config, tmp_path, ONE_THREAD, report=stop_after_the_second_task, stop=stop)
+    folder = tmp_path / config.digest()
+    newest = max((folder / "checkpoint").glob("*.safetensors"))
+    newest.write_bytes(b"")
+    with pytest.warns(UserWarning, match=rf"goes on from an older checkpoint, at step \d+: {newest.stem} "):
+        assert execute.execute(config, tmp_path, ONE_THREAD) == whole
+
+
 def test_what_is_raised_is_recorded_with_its_traceback(config, tmp_path, monkeypatch):
     def fail(*arguments, **keywords):
         raise ZeroDivisionError("on purpose")

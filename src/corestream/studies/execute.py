@@ -3,6 +3,7 @@
 import errno
 import shutil
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -14,7 +15,14 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor
 
-from corestream.errors import ConfigError, CorestreamError, DataError, NonFiniteError, RunError
+from corestream.errors import (
+    ConfigError,
+    CorestreamError,
+    CorestreamWarning,
+    DataError,
+    NonFiniteError,
+    RunError,
+)
 from corestream.gradients.calling import leaves
 from corestream.plugins import LIBRARIES
 from corestream.studies import checkpoint
@@ -243,6 +251,12 @@ def _resume(run: Run, events: EventLog) -> None:
         events.write(
             "resumed", **place, passed_over=saved.passed_over, environment=environment(run.config.device)
         )
+        if saved.passed_over:
+            warnings.warn(
+                f"{run.folder} goes on from an older checkpoint, at step {run.position.step}: {'; '.join(saved.passed_over)}",
+                CorestreamWarning,
+                stacklevel=2,
+            )
     elif any(event["event"] == "checkpoint" for event in read_events(run.folder)):
         raise RunError(
             f"the run in {run.folder} had written checkpoints, and they are gone; "
