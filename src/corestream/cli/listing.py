@@ -160,9 +160,8 @@ def _show(kind: str, lines: dict[str, str], as_json: bool) -> None:
         typer.echo(json.dumps([{kind: name, "description": line} for name, line in lines.items()]))
         return
     console = Console()
-    if (
-        not console.is_terminal and "COLUMNS" not in os.environ
-    ):  # one line each for the program that reads them
+    # one line each for a program that reads them
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = opt.UNBOUNDED
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", overflow="fold")

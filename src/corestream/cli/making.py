@@ -25,9 +25,8 @@ def make_missing(
     runs = RunSet(configs, out)
     missing = runs.missing()
     with RunDisplay(len(missing)) if missing else nullcontext() as display:
-        runs.make(
-            jobs=jobs, options=options, watcher=display
-        )  # checks its arguments where nothing is missing, too
+        # its arguments are checked where nothing is missing, too
+        runs.make(jobs=jobs, options=options, watcher=display)
     return runs.results()
 
 
