@@ -13,7 +13,7 @@ class ICaRL(Coreset):
     """The samples of each class whose mean normalised embedding stays closest to that of the class.
 
     Give it a memory with balance="class"; with another balance its groups take the place of classes, and with None there is one of all.
-    Older tasks shrink by dropping what herding chose last.
+    Older tasks shrink by dropping what herding chose last, unless `shrink` is "anew".
     """
 
     def choose(self, samples: Samples, k: int) -> Tensor:

@@ -136,7 +136,10 @@ class MIRSettings(AdaptSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CoresetSettings(AdaptSettings, ReplayedSettings):
-    """Replay with `lam`, a share of the memory per task, and adaptation."""
+    """Replay with `lam`, a share of the memory per task, and adaptation. Older tasks `shrink` by their "order", giving up what was chosen
+    last, or what stays of them is chosen "anew"."""
+
+    shrink: Literal["order", "anew"] = "order"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,11 +204,16 @@ class ReplayMemory:
         self._keep(kept)
 
     def store_first(
-        self, chosen: Tensor, candidates: Samples, generator: torch.Generator | None = None
+        self,
+        chosen: Tensor,
+        candidates: Samples,
+        generator: torch.Generator | None = None,
+        *,
+        shrink_priority: Tensor | None = None,
     ) -> None:
         """Like `store`, for methods that rank: the `chosen` of the candidates come first, in their order, −1 where one is missing.
 
-        The others follow at random, for classes that were left out. Older tasks shrink from the back of their own order.
+        The others follow at random, for classes that were left out. Without a priority older tasks shrink from the back of their own order.
         """
         count, device = len(candidates), candidates.targets.device
         chance = torch.rand(count + 1, generator=generator, device=device)
@@ -217,7 +222,7 @@ class ReplayMemory:
         self.store(
             candidates[keys.argsort(descending=True)],
             priority=-torch.arange(count),
-            shrink_priority=-torch.arange(len(self)),
+            shrink_priority=-torch.arange(len(self)) if shrink_priority is None else shrink_priority,
             generator=generator,
         )
 

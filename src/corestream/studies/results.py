@@ -18,7 +18,14 @@ LONG_NAME = 100  # bytes
 # all written out beside it
 OWN_TO_A_RUN = ("seed", "device", "deterministic", "record", "protocol")
 # settings that came after some of the kept runs were made, with the values that those runs had in effect
-SINCE = {"replay_from": "memory", "lr_floor": 0.0, "loss_over": "all", "inner": "sum", "unit": False}
+SINCE = {
+    "replay_from": "memory",
+    "lr_floor": 0.0,
+    "loss_over": "all",
+    "inner": "sum",
+    "unit": False,
+    "shrink": "order",
+}
 
 
 @dataclass(frozen=True)
