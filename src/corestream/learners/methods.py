@@ -24,6 +24,7 @@ from .settings import (
     MemorySettings,
     MIRSettings,
     OCSSettings,
+    RankingSettings,
     Settings,
     SharedMemorySettings,
     StableSGDSettings,
@@ -61,13 +62,13 @@ for method in (
     ),
     Method("uniform", "random samples are remembered and replayed", Uniform, CoresetSettings, "shares"),
     Method(
-        "icarl", "herding: the samples nearest each class's mean", ICaRL, CoresetSettings, "shares", "class"
+        "icarl", "herding: the samples nearest each class's mean", ICaRL, RankingSettings, "shares", "class"
     ),
     Method(
-        "kmeans-features", "the seeds of k-means++ on raw inputs", KMeansFeatures, CoresetSettings, "shares"
+        "kmeans-features", "the seeds of k-means++ on raw inputs", KMeansFeatures, RankingSettings, "shares"
     ),
     Method(
-        "kmeans-embedding", "the seeds of k-means++ on embeddings", KMeansEmbedding, CoresetSettings, "shares"
+        "kmeans-embedding", "the seeds of k-means++ on embeddings", KMeansEmbedding, RankingSettings, "shares"
     ),
     Method(
         "grad-matching",

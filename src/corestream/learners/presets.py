@@ -24,6 +24,7 @@ MNIST: Values = {
     "lam": 1.0,
     "candidates": 1000,
     "enlarge": 10,
+    "shrink": "anew",  # as in the authors' program
 }
 RESNET: Values = {
     "network": "resnet18",
@@ -34,7 +35,14 @@ RESNET: Values = {
     "enlarge": 2,
     "score_mode": "eval",
 }
-CIFAR: Values = {**RESNET, "lr": 0.15 * 0.85, "lr_decay": 0.9, "capacity": 100, "lam": 0.05}
+CIFAR: Values = {
+    **RESNET,
+    "lr": 0.15 * 0.85,
+    "lr_decay": 0.9,
+    "capacity": 100,
+    "lam": 0.05,
+    "shrink": "anew",
+}
 
 # What all methods share on a benchmark.
 SHARED: dict[str, Values] = {
@@ -70,7 +78,10 @@ IMBALANCED: dict[str, Values] = {
     "split-cifar100": {"lr_decay": 0.875, "lam": 0.01, "tau": 10.0},
     "multi-datasets": {"lam": 0.1},
 }
-CLASS_INCREMENTAL: dict[str, Values] = {"split-cifar100": {"capacity": 1000, "candidates": 1000}}
+# the authors' program does not have it, nor its way to shrink
+CLASS_INCREMENTAL: dict[str, Values] = {
+    "split-cifar100": {"capacity": 1000, "candidates": 1000, "shrink": "order"}
+}
 
 # OCS scores batches of |B| and sweeps |B|/κ times, so that it makes as many updates as the others.
 OCS_SCHEDULE: dict[str, Values] = {

@@ -136,14 +136,18 @@ class MIRSettings(AdaptSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CoresetSettings(AdaptSettings, ReplayedSettings):
-    """Replay with `lam`, a share of the memory per task, and adaptation. Older tasks `shrink` by their "order", giving up what was chosen
-    last, or what stays of them is chosen "anew"."""
+    """Replay with `lam`, a share of the memory per task, and adaptation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingSettings(CoresetSettings):
+    """Of an older task that must `shrink` goes what was chosen last, by its "order", or what a choice made "anew" leaves out."""
 
     shrink: Literal["order", "anew"] = "order"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradMatchingSettings(CoresetSettings):
+class GradMatchingSettings(RankingSettings):
     """Matches the gradients of the whole model, or of its last layer only; as they are, or each of length 1."""
 
     last_layer: bool = False
@@ -151,7 +155,7 @@ class GradMatchingSettings(CoresetSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BilevelSettings(CoresetSettings):
+class BilevelSettings(RankingSettings):
     """The inner problem's kernel, its ridge λ, and whether its loss is a sum or a mean over what is picked."""
 
     kernel: Literal["ntk", "rbf"] = "ntk"
