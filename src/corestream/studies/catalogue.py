@@ -233,9 +233,10 @@ _ALL = (
         "adaptation",
         "Current-task adaptation",
         _methods("finetune", "stable-sgd")
+        + (Row("uniform", "uniform", {"adapt": True}),)
         + tuple(
-            Row(name, name, {"adapt": True})
-            for name in ("uniform", "icarl", "kmeans-features", "kmeans-embedding", "grad-matching")
+            Row(name, name, {"adapt": True, "shrink": "order"})
+            for name in ("icarl", "kmeans-features", "kmeans-embedding", "grad-matching")
         )
         + _methods("ocs", "multitask"),
         (ROTATED, ROTATED_IMBALANCED),
