@@ -126,7 +126,7 @@ OWN: dict[str, dict[str, Values]] = {
 CHOSEN_LAM: dict[str, dict[str, float]] = {
     "rotated-mnist": {
         "uniform": 10.0,
-        "icarl": 5.0,
+        "icarl": 10.0,
         "kmeans-features": 10.0,
         "kmeans-embedding": 10.0,
         "grad-matching": 10.0,
@@ -138,10 +138,10 @@ CHOSEN_LAM: dict[str, dict[str, float]] = {
     "split-cifar100": {
         "uniform": 0.1,
         "icarl": 1.0,
-        "kmeans-features": 0.1,
-        "kmeans-embedding": 1.0,
+        "kmeans-features": 1.0,
+        "kmeans-embedding": 0.1,
         "grad-matching": 1.0,
-        "bilevel": 1.0,
+        "bilevel": 0.1,
         "gss": 1.0,
         "er-mir": 1.0,
         "ocs": 1.0,
