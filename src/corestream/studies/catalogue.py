@@ -235,10 +235,8 @@ _ALL = (
         _methods("finetune", "stable-sgd")
         + tuple(
             Row(name, name, {"adapt": True})
-            for name in ("uniform", "icarl", "kmeans-features", "grad-matching")
+            for name in ("uniform", "icarl", "kmeans-features", "kmeans-embedding", "grad-matching")
         )
-        # as Table 1 was before older tasks kept what is chosen anew
-        + (Row("kmeans-embedding", "kmeans-embedding", {"adapt": True, "shrink": "order"}),)
         + _methods("ocs", "multitask"),
         (ROTATED, ROTATED_IMBALANCED),
     ),
