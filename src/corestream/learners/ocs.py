@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,26 +18,14 @@ from ..memory import ReplayMemory, Samples
 from ..selection.criteria import Criteria, gradient_criteria, joint_criteria
 from ..selection.scores import Scores, check_weights, require_finite, top, weigh
 from .base import weighted_mean
+from .drawn import Drawn
+from .joint_update import is_unused, update_rows
 from .optimized import optimized, outside
 from .picks import KeepsPicks
 from .step import Step
 
 KNOWN_SHARES = 64
 PATIENCE = 1000  # batches in which a task should have ended, or the end of one was forgotten
-
-
-class Drawn(NamedTuple):
-    """What a step takes from the memory: the reference, and the replay batch, which may be told by its positions in the reference."""
-
-    reference: Samples | None = None
-    replayed: Samples | Tensor | None = None
-
-    @property
-    def replay_batch(self) -> Samples | None:
-        if not isinstance(self.replayed, Tensor):
-            return self.replayed
-        assert self.reference is not None
-        return self.reference[self.replayed]
 
 
 class OCS(KeepsPicks):
@@ -228,9 +216,9 @@ class OCS(KeepsPicks):
         if grads.all_finite:
             rows, weights = torch.cat([picked, again]), shares
         else:
-            rows, weights = _update(picked, again, grads.finite, shares)
+            rows, weights = update_rows(picked, again, grads.finite, shares)
         gradients = grads.combine(weights, rows)
-        self._step({name: None if _is_unused(name, g, grads, rows) else g for name, g in gradients.items()})
+        self._step({name: None if is_unused(name, g, grads, rows) else g for name, g in gradients.items()})
         losses = grads.losses
         return Step(self, lambda: losses[rows] @ weights, picked, scores)
 
@@ -354,24 +342,3 @@ def _first(
         spoiled.logical_or_(~finite.any())
         chance = chance.masked_fill(~finite, -torch.inf)
     return top(torch.where(steps < warm, chance, total), k)
-
-
-@fusible
-def _update(picked: Tensor, again: Tensor, finite: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-    """The samples of the update and their weights. What is missing or not finite is left out: the best pick stands in, with no weight."""
-    k = picked.shape[0]
-    rows = torch.cat([picked.clamp_min(0), again])
-    good = finite[rows] & (torch.cat([picked, again]) >= 0)
-    weights = shares * good
-    heavier = k / good[:k].sum().clamp_min(1)  # fewer picks share the same weight
-    weights = torch.cat([weights[:k] * heavier, weights[k:]])
-    return torch.where(good, rows, rows[0]), weights
-
-
-def _is_unused(name: str, gradient: Tensor, grads: PerSampleGradients, rows: Tensor) -> bool:
-    """Whether an ordinary step on the update's samples, `rows`, would leave the parameter alone: that of a head, say, which other samples
-    of this pass went through, and none of these; where they have no gradient anywhere, it counts as used. On a card, where a look would
-    wait, only what no sample of the pass used counts."""
-    if name not in grads.general or gradient.is_cuda or bool(gradient.any()):
-        return name in grads.unused
-    return bool(grads.norms()[rows].any()) and bool(grads.only([name]).norms().any())

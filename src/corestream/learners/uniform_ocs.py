@@ -5,7 +5,8 @@ from torch import Tensor
 
 from ..gradients.calling import Inputs
 from ..selection.scores import score, top
-from .ocs import OCS, Drawn
+from .drawn import Drawn
+from .ocs import OCS
 from .step import Step
 
 

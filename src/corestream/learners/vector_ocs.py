@@ -8,8 +8,9 @@ from ..gradients.restoring import in_mode, unchanged_buffers
 from ..memory import Samples
 from ..selection.criteria import vector_criteria
 from ..selection.scores import weigh
+from .drawn import Drawn
 from .features import features, raw_inputs
-from .ocs import OCS, Drawn
+from .ocs import OCS
 from .step import Step
 
 

@@ -7,9 +7,10 @@ from ..counts import check_counts, is_count
 from ..draws import random_places
 from ..gradients.calling import Inputs
 from ..states import part_of, prefixed
-from .balance import Balance, balanced, groups
+from .balance import Balance, groups
 from .reservoir import Reservoir
 from .samples import Samples
+from .thinning import thinned
 
 POLICIES = ("quota", "fixed", "per-class", "reservoir")
 
@@ -187,8 +188,9 @@ class ReplayMemory:
         quota = self._quota(candidates, len(shares) + 1)
         kept = self._kept
         if kept is not None and self.policy == "quota":
-            kept = self._thinned(kept, shares, quota, shrink_priority, generator)
-        chosen = self._thinned(candidates, [torch.arange(len(candidates))], quota, priority, generator)
+            kept = thinned(kept, shares, quota, self.balance, shrink_priority, generator)
+        everything = [torch.arange(len(candidates))]
+        chosen = thinned(candidates, everything, quota, self.balance, priority, generator)
         # a copy, whatever becomes of the candidates
         kept = Samples.join([chosen] if kept is None else [kept, chosen])
         if len(kept) > self.capacity:
@@ -270,43 +272,6 @@ class ReplayMemory:
             return []
         tasks = self.tasks.cpu()
         return [(tasks == task).nonzero().squeeze(1) for task in torch.unique(tasks)]
-
-    def _thinned(
-        self,
-        samples: Samples,
-        shares: list[Tensor],
-        quota: int,
-        priority: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> Samples:
-        """At most `quota` samples of each share, which is told by its places."""
-        if priority is not None and priority.shape != (len(samples),):
-            raise ValueError(
-                f"a priority is needed for each of {len(samples)} samples, got {list(priority.shape)}"
-            )
-        sizes, device = [len(share) for share in shares if len(share) > quota], samples.targets.device
-        if not sizes:
-            return samples
-        # a choice of few by many small operations, some of which would wait for a card: better made beside it
-        if priority is None:
-            chance = [torch.rand(size, generator=generator, device=device) for size in sizes]
-            ranks = iter(torch.cat(chance).cpu().split(sizes))
-        else:
-            whole = priority.cpu()
-            ranks = (whole[share] for share in shares if len(share) > quota)
-        whole_groups = None if callable(self.balance) else groups(samples.targets, self.balance).cpu()
-
-        def members(share: Tensor) -> Tensor:
-            if whole_groups is not None:
-                return whole_groups[share]
-            # a balance of one's own may look at all of a task
-            return groups(samples.targets[share.to(device)], self.balance).cpu()
-
-        chosen = [
-            share if len(share) <= quota else share[balanced(members(share), quota, next(ranks))]
-            for share in shares
-        ]
-        return samples[torch.cat(chosen).to(device)]
 
     def state_dict(self) -> dict[str, Tensor]:
         """A flat dict of tensors that later calls leave alone, and that safetensors can write."""
